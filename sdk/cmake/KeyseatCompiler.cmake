@@ -1,0 +1,71 @@
+# Compiler settings that the core, every plugin and every test share. One precompiled header serves
+# all of them, and GCC refuses it when flags differ: so nothing here may vary by target.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
+
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+
+# No -march here: machines differ, so SIMD code dispatches at run time.
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
+set(CMAKE_CXX_FLAGS_SANITIZE "-O1 -g1 -fno-omit-frame-pointer")
+foreach(kind EXE SHARED MODULE)
+  set(CMAKE_${kind}_LINKER_FLAGS_SANITIZE "")
+endforeach()
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+# Executables too are compiled with -fPIC (not -fPIE), for the shared precompiled header.
+set(CMAKE_POSITION_INDEPENDENT_CODE OFF)
+add_compile_options(-fPIC -fvisibility-inlines-hidden -Wall -Wextra -Wno-unknown-pragmas)
+# at::parallel_for is a header template that is serial unless its user is compiled with OpenMP.
+add_compile_options(-fopenmp)
+add_link_options(-fopenmp -Wl,--as-needed)
+if(KEYSEAT_WARNINGS_AS_ERRORS)
+  add_compile_options(-Werror)
+endif()
+add_compile_definitions(BOOST_DLL_USE_STD_FS)
+
+if(KEYSEAT_SANITIZE)
+  add_compile_options(-fsanitize=${KEYSEAT_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${KEYSEAT_SANITIZE})
+  # vptr checks need the typeinfo of LibTorch classes that the wheel hides.
+  if(KEYSEAT_SANITIZE MATCHES "undefined")
+    add_compile_options(-fno-sanitize=vptr)
+  endif()
+  # KEYSEAT_ASAN: tensors come straight from malloc, so that the sanitizer sees each of them.
+  if(KEYSEAT_SANITIZE MATCHES "address")
+    add_compile_definitions(KEYSEAT_ASAN=1)
+  elseif(KEYSEAT_SANITIZE MATCHES "thread")
+    add_compile_definitions(KEYSEAT_TSAN=1)
+  endif()
+endif()
+
+# ccache, set up so that checkouts at different paths share their results and so that precompiled
+# headers are cached: paths below the checkout are made relative, time stamps are ignored.
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env
+      CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}
+      CCACHE_NOHASHDIR=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      ${CCACHE_PROGRAM})
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options(-fpch-preprocess)
+elseif(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
+endif()
+
+# Gives a target the shared precompiled header (LibTorch, std, spdlog, nlohmann).
+function(keyseat_use_pch target)
+  target_link_libraries(${target} PRIVATE keyseat_headers)
+  target_precompile_headers(${target} REUSE_FROM keyseat_pch)
+endfunction()

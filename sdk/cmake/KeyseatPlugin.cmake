@@ -1,0 +1,73 @@
+# keyseat_add_plugin([KIND kind] [NAME name])
+#
+# Builds keyseat_KIND_NAME.so from every *.cpp of the current folder except *_test.cpp. In this tree
+# no argument is needed: the path plugins/KIND/NAME is the identity. All plugins are compiled with
+# the same flags and no definitions of their own, so that one precompiled header serves them all;
+# what differs per plugin (kind, name, interface number, ABI hash) is in the generated header
+# keyseat_plugin_identity.h, which only keyseat/plugin.h includes.
+
+set(KEYSEAT_ABI_SCRIPT "${CMAKE_CURRENT_LIST_DIR}/KeyseatAbiHash.cmake")
+if(NOT KEYSEAT_INCLUDE_DIR)
+  set(KEYSEAT_INCLUDE_DIR "${CMAKE_SOURCE_DIR}/framework/include")
+endif()
+set(KEYSEAT_KINDS block strategy dispatcher recompute comm data optimizer)
+
+# Everything apart from header text that decides whether two objects can share C++ types.
+set(KEYSEAT_ABI_FLAGS "cxx11_abi=1 debug_library=$<BOOL:${KEYSEAT_DEBUG_LIBRARY}> sanitize=${KEYSEAT_SANITIZE}")
+
+# keyseat_generate_identity(OUTPUT KIND NAME): writes OUTPUT at build time, again whenever a public
+# header changed (but only touches it if its text changed).
+function(keyseat_generate_identity output kind name)
+  file(GLOB_RECURSE public_headers CONFIGURE_DEPENDS "${KEYSEAT_INCLUDE_DIR}/keyseat/*.h")
+  add_custom_command(
+    OUTPUT "${output}.stamp"
+    BYPRODUCTS "${output}"
+    COMMAND ${CMAKE_COMMAND} -D KIND=${kind} -D NAME=${name} -D "INCLUDE_DIR=${KEYSEAT_INCLUDE_DIR}"
+            -D "FLAGS=${KEYSEAT_ABI_FLAGS}" -D "OUTPUT=${output}" -P "${KEYSEAT_ABI_SCRIPT}"
+    COMMAND ${CMAKE_COMMAND} -E touch "${output}.stamp"
+    DEPENDS ${public_headers} "${KEYSEAT_ABI_SCRIPT}"
+    COMMENT "ABI hash of ${kind}/${name}"
+    VERBATIM)
+endfunction()
+
+function(keyseat_add_plugin)
+  cmake_parse_arguments(arg "" "KIND;NAME" "" ${ARGN})
+  get_filename_component(dir_name "${CMAKE_CURRENT_SOURCE_DIR}" NAME)
+  get_filename_component(parent "${CMAKE_CURRENT_SOURCE_DIR}" DIRECTORY)
+  get_filename_component(dir_kind "${parent}" NAME)
+  set(kind "${dir_kind}")
+  set(name "${dir_name}")
+  if(arg_KIND)
+    set(kind "${arg_KIND}")
+  endif()
+  if(arg_NAME)
+    set(name "${arg_NAME}")
+  endif()
+  if(NOT kind IN_LIST KEYSEAT_KINDS)
+    list(JOIN KEYSEAT_KINDS ", " kinds)
+    message(FATAL_ERROR "keyseat_add_plugin in ${CMAKE_CURRENT_SOURCE_DIR}: \"${kind}\" is no kind (${kinds}).\n"
+      "Put the plugin into plugins/KIND/NAME, or pass KIND and NAME.")
+  endif()
+  if(NOT name MATCHES "^[a-z][a-z0-9_]*$")
+    message(FATAL_ERROR "keyseat_add_plugin: the name \"${name}\" must be lower case letters, digits and _")
+  endif()
+
+  set(target "keyseat_${kind}_${name}")
+  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
+  set(generated "${CMAKE_CURRENT_BINARY_DIR}/generated")
+  file(MAKE_DIRECTORY "${generated}")
+  keyseat_generate_identity("${generated}/keyseat_plugin_identity.h" ${kind} ${name})
+
+  add_library(${target} MODULE ${sources} "${generated}/keyseat_plugin_identity.h.stamp")
+  set_target_properties(${target} PROPERTIES
+    PREFIX "" DEFINE_SYMBOL ""
+    LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/plugins")
+  target_include_directories(${target} PRIVATE "${generated}")
+  target_compile_options(${target} PRIVATE -fvisibility=hidden)
+  target_link_libraries(${target} PRIVATE keyseat)
+  # defs: every plugin names what it needs. nodelete: a live autograd graph may run plugin code.
+  target_link_options(${target} PRIVATE LINKER:-z,defs LINKER:-z,nodelete)
+  keyseat_use_pch(${target})
+  set_property(GLOBAL APPEND PROPERTY KEYSEAT_PLUGIN_TARGETS ${target})
+endfunction()
