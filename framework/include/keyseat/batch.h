@@ -1,0 +1,67 @@
+// A micro-batch: one packed row of whole samples, and what is known about it on the host.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "keyseat/export.h"
+#include "keyseat/tensors.h"
+
+namespace keyseat {
+
+// Sizes of a row that every rank learns before the first forward (the Counts step).
+struct RowCounts {
+  int64_t tokens = 0;         // T without the padding tail = useful tokens
+  int64_t padding = 0;        // rows of the tail segment
+  int64_t patches = 0;        // P
+  int64_t visual_tokens = 0;  // V
+  int64_t images = 0;         // N
+  int64_t supervised = 0;     // labels that count
+  int64_t samples = 0;        // decoded samples
+  int64_t failed = 0;         // slots left empty by a sample that could not be decoded
+
+  RowCounts& operator+=(const RowCounts& other);
+};
+
+// Host facts of a row; the device never has to be asked for them.
+struct RowFacts {
+  RowCounts counts;
+  std::vector<int64_t> cu_seqlens;  // [S + 1] from 0; the padding tail, if any, is the last segment
+  std::vector<int64_t>
+      vision_cu_seqlens;            // [frames + 1] in patches: attention segments of the tower
+  std::vector<int64_t> grid_thw;    // [N * 3], row-major
+  std::vector<int64_t> sample_ids;  // index of each sample in the data source, in row order
+  int64_t row_tokens() const { return counts.tokens + counts.padding; }  // T
+};
+
+// A decoded row. Standard names of `tensors` (7-contracts section 4), all on the run's device:
+//   tokens i64 [T], labels i64 [T] (already shifted inside a sample, its last row -100; -100 in the
+//   tail), segment_ids i64 [T], cu_seqlens i32 [S+1], position_ids i64 [3,T] (restart per sample),
+//   patches f32 [P, 3*t*p*p], grid_thw i64 [N,3], visual_dst i64 [V] (row of every visual token,
+//   images and videos in row order), logit_rows i64 [R] (rows of which logits are wanted; empty in
+//   training).
+struct KEYSEAT_API Row {
+  Tensors tensors;
+  RowFacts facts;
+};
+
+// What blocks ask of the data source; the core merges the specs of all blocks (a contradiction is
+// C4).
+struct KEYSEAT_API InputSpec {
+  // Vision; patch_size 0 where no block takes images.
+  int64_t patch_size = 0;
+  int64_t temporal_patch_size = 0;
+  int64_t merge_size = 0;
+  int64_t channels = 3;
+  int64_t min_pixels = 0, max_pixels = 0;  // bounds of smart_resize
+  std::vector<double> image_mean, image_std;
+  // Text; -1 where there is none.
+  int64_t vocab_size = 0;
+  int64_t image_token_id = -1, video_token_id = -1, vision_start_token_id = -1,
+          vision_end_token_id = -1;
+  std::string position_rule;  // "mrope" or "plain"; empty: not declared by this block
+  int64_t max_positions = 0;
+};
+
+}  // namespace keyseat

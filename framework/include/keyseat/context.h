@@ -1,0 +1,102 @@
+// StepContext: everything a unit may know or use beside its parameters and inputs. Passed, never
+// static.
+#pragma once
+
+#include <any>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "keyseat/batch.h"
+#include "keyseat/export.h"
+#include "keyseat/mesh.h"
+#include "keyseat/regions.h"
+
+namespace keyseat {
+
+class Comm;
+class Dispatcher;
+class Recompute;
+class TapSink;
+
+// fast: what training uses. naive: the plain oracle beside every kernel.
+enum class Kernels { kFast, kNaive };
+
+using RegionFunction = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
+
+// What one call of a unit sees. Built by the executor for each (micro-batch, unit, call); `kept`
+// lives in the Store.
+class KEYSEAT_API StepContext {
+ public:
+  struct Kept {
+    std::string key;
+    std::any value;
+  };
+  struct State {
+    std::string unit;  // "decoder.layers.3"
+    const RowFacts* row = nullptr;
+    int64_t seed = 0, step = 0, micro_batch = 0;
+    bool training = true;  // false in eval: no gradient, no statistics
+    bool replay = false;   // the unit or region is run again for backward
+    at::ScalarType compute_dtype = at::kFloat;
+    at::Device device = at::kCPU;
+    Kernels kernels = Kernels::kFast;
+    const Mesh* mesh = nullptr;
+    Comm* comm = nullptr;
+    Dispatcher* dispatcher = nullptr;
+    Recompute* recompute = nullptr;
+    TapSink* taps = nullptr;
+    std::vector<Kept>* kept = nullptr;
+    double* dispatcher_seconds =
+        nullptr;  // time spent inside the dispatcher, for the component report
+  };
+  explicit StepContext(State state) : state_(std::move(state)) {}
+
+  const State& state() const { return state_; }
+  const std::string& unit() const { return state_.unit; }
+  const RowFacts& row() const { return *state_.row; }
+  bool training() const { return state_.training; }
+  bool replay() const { return state_.replay; }
+  at::ScalarType compute_dtype() const { return state_.compute_dtype; }
+  Kernels kernels() const { return state_.kernels; }
+  const Mesh& mesh() const { return *state_.mesh; }
+  Dispatcher& dispatcher() const { return *state_.dispatcher; }
+
+  // Runs fn(inputs) under the recompute policy. fn can be called again; it uses only its inputs,
+  // this unit's Params and this context. Capturing another tensor that needs grad is R4.
+  std::vector<at::Tensor> region(Region region, const RegionFunction& fn,
+                                 std::vector<at::Tensor> inputs);
+
+  // Runs `make` once per (micro-batch, unit, key) and returns the stored value on replay: top-k
+  // indices, dispatch plans, host counts. Using one key twice in a call is R4.
+  template <typename T>
+  T keep(const std::string& key, const std::function<T()>& make) {
+    return std::any_cast<T>(keep_any(key, [&]() -> std::any { return make(); }));
+  }
+
+  // Does nothing unless somebody asked for `name` (parity, numerics reports). The full name is
+  // "UNIT.name".
+  void tap(const std::string& name, const at::Tensor& tensor);
+
+  // In-place SUM over every axis that splits the tokens of this micro-batch (data, context, tensor
+  // with sequence parallel). Same calls on every rank, whatever the data.
+  void sum_over_token_ranks(at::Tensor& tensor);
+
+  // A seed that depends on (seed, step, micro-batch, unit, region) only.
+  uint64_t random_seed(Region region) const;
+
+ private:
+  const std::any& keep_any(const std::string& key, const std::function<std::any()>& make);
+  State state_;
+  std::vector<std::string> used_keys_;
+};
+
+// Receives taps. Implementations copy what they want to keep.
+class KEYSEAT_API TapSink {
+ public:
+  virtual ~TapSink();
+  virtual bool wants(const std::string& name) const = 0;
+  virtual void receive(const std::string& name, const at::Tensor& tensor) = 0;
+};
+
+}  // namespace keyseat

@@ -1,0 +1,77 @@
+// Kind `strategy`: places parameters on the mesh and executes the chain of units.
+//
+// Contract (7-contracts section 1). The strategy owns all parameter memory: masters (fp32), compute
+// copies, gradient sinks. It enqueues gather(i+1) before unit i runs; units start no communication
+// of parameters. Its schedule depends on the config only. It zeroes sinks once per accumulation
+// window (schedule() begins one).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "keyseat/chain.h"
+#include "keyseat/executor.h"
+#include "keyseat/interfaces/comm.h"
+#include "keyseat/interfaces/optimizer.h"
+#include "keyseat/mesh.h"
+#include "keyseat/options.h"
+#include "keyseat/plugin.h"
+
+namespace keyseat {
+
+inline constexpr int kStrategyAbi = 1;
+
+// What a strategy may know before anything is allocated.
+struct StrategyFacts {
+  int64_t world = 1, rank = 0, ranks_per_node = 1;
+  at::ScalarType compute_dtype = at::kFloat;
+  at::Device device = at::kCPU;
+  int64_t seed = 0;
+};
+
+struct StepPlan {
+  int64_t step = 0;
+  std::vector<Row> rows;  // of this data rank; moved into the executor's stores
+  bool training = true;
+};
+
+// Shards whose squared gradients are summed, then summed over the mesh axes: each logical element
+// once.
+struct NormGroup {
+  std::vector<at::Tensor> gradients;  // 1-D fp32
+  std::vector<Axis> axes;
+};
+
+struct MemoryEstimate {
+  double parameters = 0, gradients = 0, optimizer = 0, activations = 0,
+         transient = 0;  // bytes per rank
+};
+
+class KEYSEAT_API Strategy : public UnitEvents {
+ public:
+  ~Strategy() override;
+  virtual MeshDegrees degrees(int64_t world) const = 0;
+  virtual Problems validate(const StrategyFacts& facts, const Chain& chain) const = 0;
+  // Allocates and initialises (ParamSpec::init, a function of seed and name).
+  virtual void place(const StrategyFacts& facts, const Chain& chain, const Mesh& mesh,
+                     Comm& comm) = 0;
+  // Forward (and backward when training) of all rows through the executor.
+  virtual void schedule(StepPlan plan, Executor& executor) = 0;
+  virtual void finish() = 0;  // gradient reductions still open, tied sums
+  // Optimizer shards of the trained parameters; their `state` has `states` zero tensors, allocated
+  // on the first call.
+  virtual std::vector<OptimizerShard>& shards(int64_t states) = 0;
+  virtual std::vector<NormGroup> norm_groups() = 0;
+  virtual void after_update() = 0;  // the optimizer has run: refresh what is derived from masters
+  // Whole logical parameters in global shape, fp32, for checkpoints and tests; the same calls on
+  // every rank.
+  virtual at::Tensor read_master(int unit, int param) = 0;
+  virtual void write_master(int unit, int param, const at::Tensor& value) = 0;
+  virtual at::Tensor read_gradient(int unit,
+                                   int param) = 0;  // after finish(); undefined where not trained
+  virtual MemoryEstimate estimate(const StrategyFacts& facts, const Chain& chain,
+                                  const WorkloadShape& shape, int64_t optimizer_states) const = 0;
+};
+
+}  // namespace keyseat

@@ -1,0 +1,44 @@
+// Router of a mixture of experts: fp32 softmax over all experts, top-k with ties to the lower
+// index, renormalisation, statistics for the auxiliary losses. Legend: T rows, H hidden, E experts,
+// K top-k.
+#pragma once
+
+#include "keyseat/context.h"
+#include "keyseat/params.h"
+
+namespace keyseat::nn {
+
+struct RouterOptions {
+  int64_t top_k = 1;
+  bool renormalise = true;  // divide the k weights by their sum
+};
+
+struct Routing {
+  at::Tensor logits_TE;  // fp32
+  at::Tensor index_TK;   // i64, descending probability; -1 in rows of the padding tail
+  at::Tensor weight_TK;  // fp32, differentiable; 0 in the tail
+  // fp32 [2, E]: row 0 sums of full-softmax probabilities over real tokens (differentiable), row 1
+  // assignments per expert.
+  at::Tensor stats_2E;
+  at::Tensor z_1;  // fp32 [1]: sum over real tokens of logsumexp(logits)^2, differentiable
+};
+
+// gate_EH: weight of the router, fp32 value. Rows >= context.row().counts.tokens are padding. top-k
+// goes through keep.
+KEYSEAT_API Routing route(const at::Tensor& x_TH, const ParamHandle& gate_EH,
+                          const RouterOptions& options, StepContext& context);
+
+// The k largest of each row, descending, equal values by lower index first. values fp32 [T, E] ->
+// i64 [T, K].
+KEYSEAT_API at::Tensor top_k_by_index(const at::Tensor& values_TE, int64_t top_k, Kernels kernels);
+
+// E * sum_e f_e * (sum over layers of P_e sums) / layers with f_e = assignments / (layers *
+// tokens): the SUM form of the load-balancing loss of this rank's tokens (7-contracts section 3),
+// to be divided by the step's real tokens. counts must already be summed over the ranks that share
+// the micro-batch; tokens likewise. pooled: f over all layers together (as transformers); otherwise
+// the mean over layers of the same expression.
+KEYSEAT_API at::Tensor load_balancing_loss(const std::vector<at::Tensor>& stats_2E,
+                                           const at::Tensor& counts_LE, int64_t tokens,
+                                           bool pooled);
+
+}  // namespace keyseat::nn

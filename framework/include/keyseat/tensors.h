@@ -1,0 +1,78 @@
+// Named tensors: what units read and write.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "keyseat/export.h"
+
+namespace keyseat {
+
+// Symbols of dimensions; sizes become known with the batch.
+//   T row tokens, P vision patches, V visual tokens (patches / merge^2), N images and video frame
+//   groups, S samples of the row. A constant has a size of its own.
+enum class DimSymbol { kT, kP, kV, kN, kS, kConstant };
+
+struct Dim {
+  DimSymbol symbol = DimSymbol::kConstant;
+  int64_t size = 0;  // constants only
+  Dim(DimSymbol s) : symbol(s) {}
+  Dim(int64_t constant) : size(constant) {}
+};
+
+// Axes of the process mesh (keyseat/mesh.h).
+enum class Axis {
+  kPipeline,
+  kReplicate,
+  kShard,
+  kContext,
+  kTensor,
+  kExpertData,
+  kExpert,
+  kExpertTensor
+};
+
+// Which dimension is split over which mesh axes; over all other axes the tensor is replicated.
+struct Layout {
+  struct Split {
+    int dim = 0;
+    std::vector<Axis> axes;
+  };
+  std::vector<Split> splits;
+  bool operator==(const Layout& other) const;
+};
+
+// Description of a named tensor as a unit reads or writes it.
+struct TensorSpec {
+  std::string name;  // "hidden", "vision.tap.0", "loss.ce"
+  std::vector<Dim> dims;
+  std::optional<at::ScalarType> dtype;  // none: the run's compute dtype
+  bool differentiable = true;
+  Layout layout;
+  // loss.* only: what the global sum is divided by: "supervised", "tokens", "images" or "one".
+  std::string normaliser;
+};
+
+// A small ordered map from name to tensor. Lookups are linear: a unit handles a handful of names.
+class KEYSEAT_API Tensors {
+ public:
+  Tensors() = default;
+  Tensors(std::initializer_list<std::pair<std::string, at::Tensor>> items);
+  const at::Tensor& at(const std::string& name) const;  // throws R4 naming what there is
+  at::Tensor get(const std::string& name) const;        // undefined where absent
+  bool has(const std::string& name) const;
+  void set(const std::string& name, at::Tensor tensor);  // replaces
+  void erase(const std::string& name);
+  size_t size() const { return items_.size(); }
+  auto begin() const { return items_.begin(); }
+  auto end() const { return items_.end(); }
+
+ private:
+  std::vector<std::pair<std::string, at::Tensor>> items_;
+};
+
+}  // namespace keyseat
