@@ -41,6 +41,7 @@ class KEYSEAT_API StepContext {
     at::ScalarType compute_dtype = at::kFloat;
     at::Device device = at::kCPU;
     Kernels kernels = Kernels::kFast;
+    bool aux_pooled = true;  // loss.aux.scope: routing counts pooled over layers, or layer by layer
     const Mesh* mesh = nullptr;
     Comm* comm = nullptr;
     Dispatcher* dispatcher = nullptr;
@@ -59,6 +60,7 @@ class KEYSEAT_API StepContext {
   bool replay() const { return state_.replay; }
   at::ScalarType compute_dtype() const { return state_.compute_dtype; }
   Kernels kernels() const { return state_.kernels; }
+  bool aux_pooled() const { return state_.aux_pooled; }
   const Mesh& mesh() const { return *state_.mesh; }
   Dispatcher& dispatcher() const { return *state_.dispatcher; }
 

@@ -47,6 +47,7 @@ struct ExecutorServices {
   at::ScalarType compute_dtype = at::kFloat;
   at::Device device = at::kCPU;
   int64_t seed = 0;
+  bool aux_pooled = true;
 };
 
 // Seconds per unit of one step, summed over micro-batches.

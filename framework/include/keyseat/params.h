@@ -43,6 +43,8 @@ struct ParamSpec {
   // place of the expert number, in row order (gate, up). Empty: not part of a checkpoint.
   std::string checkpoint_name;
   std::vector<std::string> expert_parts;
+  std::vector<int64_t>
+      checkpoint_shape;  // where the file keeps another shape of the same elements (Conv3d kernels)
   // How the row dimension divides for tensor parallelism: rows per part (q, k, v; gate, up). Empty:
   // one part.
   std::vector<int64_t> parts;
