@@ -47,17 +47,14 @@ if(KEYSEAT_SANITIZE)
   endif()
 endif()
 
-# ccache, set up so that checkouts at different paths share their results and so that precompiled
-# headers are cached: paths below the checkout are made relative, time stamps are ignored.
+# compile.sh sets ccache up so that checkouts share results and precompiled headers are cached.
 find_program(CCACHE_PROGRAM ccache)
+set(cache_program none)
 if(CCACHE_PROGRAM)
-  set(CMAKE_CXX_COMPILER_LAUNCHER
-      ${CMAKE_COMMAND} -E env
-      CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}
-      CCACHE_NOHASHDIR=1
-      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-      ${CCACHE_PROGRAM})
+  set(cache_program "${CCACHE_PROGRAM}")
 endif()
+set(CMAKE_CXX_COMPILER_LAUNCHER
+    "${CMAKE_CURRENT_LIST_DIR}/compile.sh" "${CMAKE_SOURCE_DIR}" "${cache_program}")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options(-fpch-preprocess)
 elseif(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
