@@ -13,9 +13,14 @@ endif()
 set(KEYSEAT_KINDS block strategy dispatcher recompute comm data optimizer)
 
 # Everything apart from header text that decides whether two objects can share C++ types.
-set(KEYSEAT_ABI_FLAGS "cxx11_abi=1 debug_library=$<BOOL:${KEYSEAT_DEBUG_LIBRARY}> sanitize=${KEYSEAT_SANITIZE}")
+# (The wheel is built with the new C++11 ABI; libstdc++'s debug mode comes by a compiler flag.)
+set(KEYSEAT_ABI_FLAGS "cxx11_abi=1 debug_library=0 sanitize=${KEYSEAT_SANITIZE}")
+if("${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_DEBUG}" MATCHES "_GLIBCXX_DEBUG")
+  string(REPLACE "debug_library=0" "debug_library=1" KEYSEAT_ABI_FLAGS "${KEYSEAT_ABI_FLAGS}")
+endif()
+set(KEYSEAT_COMMIT "" CACHE STRING "Commit written into manifests; set by packagers, empty in a developer's build")
 
-# keyseat_generate_identity(OUTPUT KIND NAME): writes OUTPUT at build time, again whenever a public
+# keyseat_generate_identity(OUTPUT KIND NAME): writes OUTPUT (of one plugin; KIND all: the core's table) at build time, again whenever a public
 # header changed (but only touches it if its text changed).
 function(keyseat_generate_identity output kind name)
   file(GLOB_RECURSE public_headers CONFIGURE_DEPENDS "${KEYSEAT_INCLUDE_DIR}/keyseat/*.h")
@@ -23,7 +28,9 @@ function(keyseat_generate_identity output kind name)
     OUTPUT "${output}.stamp"
     BYPRODUCTS "${output}"
     COMMAND ${CMAKE_COMMAND} -D KIND=${kind} -D NAME=${name} -D "INCLUDE_DIR=${KEYSEAT_INCLUDE_DIR}"
-            -D "FLAGS=${KEYSEAT_ABI_FLAGS}" -D "OUTPUT=${output}" -P "${KEYSEAT_ABI_SCRIPT}"
+            -D "FLAGS=${KEYSEAT_ABI_FLAGS}" -D TORCH=${KEYSEAT_LIBTORCH_VERSION}
+            -D CUDA_MAJOR=${KEYSEAT_LIBTORCH_CUDA_MAJOR} -D BUILD_TYPE=${CMAKE_BUILD_TYPE}
+            -D "COMMIT=${KEYSEAT_COMMIT}" -D "OUTPUT=${output}" -P "${KEYSEAT_ABI_SCRIPT}"
     COMMAND ${CMAKE_COMMAND} -E touch "${output}.stamp"
     DEPENDS ${public_headers} "${KEYSEAT_ABI_SCRIPT}"
     COMMENT "ABI hash of ${kind}/${name}"

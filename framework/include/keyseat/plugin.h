@@ -90,12 +90,20 @@ EntryStatus fill_table(PluginTable* table) noexcept {
 }  // namespace detail
 }  // namespace keyseat
 
-// The generated source of keyseat_add_plugin() defines keyseat_plugin_manifest from these strings
-// and from what it knows.
+// Kind, name, interface number, ABI hash and build of the plugin that is being compiled: generated
+// by keyseat_add_plugin(), absent in every other file that includes this header.
+#if __has_include("keyseat_plugin_identity.h")
+#include "keyseat_plugin_identity.h"
+#endif
+
+// The one macro of plugin.cpp: defines the two exports, manifest and entry.
 #define KEYSEAT_PLUGIN(Interface, Plugin, version, maintainer, license, summary)                 \
-  namespace keyseat_plugin_information {                                                         \
-  extern const char kVersion[], kMaintainer[], kLicense[], kSummary[];                           \
-  }                                                                                              \
+  extern "C" __attribute__((visibility("default"), section("ks_man"), used))                     \
+  const ::keyseat::PluginManifest keyseat_plugin_manifest = ::keyseat::detail::make_manifest(    \
+      {KEYSEAT_PLUGIN_KIND, KEYSEAT_PLUGIN_NAME, KEYSEAT_PLUGIN_INTERFACE,                       \
+       KEYSEAT_PLUGIN_ABI_HASH, KEYSEAT_PLUGIN_TORCH_VERSION, KEYSEAT_PLUGIN_CUDA_MAJOR,         \
+       KEYSEAT_PLUGIN_BUILD_TYPE, KEYSEAT_PLUGIN_COMMIT},                                        \
+      {version, maintainer, license, summary});                                                  \
   extern "C" __attribute__((visibility("default"))) ::keyseat::EntryStatus keyseat_plugin_entry( \
       ::keyseat::PluginTable* table) noexcept {                                                  \
     return ::keyseat::detail::fill_table<::keyseat::Interface, Plugin>(table);                   \
