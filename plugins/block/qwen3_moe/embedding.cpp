@@ -1,4 +1,5 @@
-// Token embedding, then visual tokens in place of their placeholders. Legend: T rows, V visual tokens, H hidden.
+// Token embedding, then visual tokens in place of their placeholders. Legend: T rows, V visual
+// tokens, H hidden.
 #include "keyseat/nn/linear.h"
 #include "qwen3_moe.h"
 
@@ -12,8 +13,8 @@ namespace {
 keyseat::UnitSpec embedding_spec(const DecoderConfig& config) {
   keyseat::UnitSpec spec;
   spec.name = "embed_tokens";
-  auto& weight = add_param(spec, config.checkpoint_prefix + "embed_tokens.", "weight", {config.vocab, config.hidden},
-                           ParamRole::kEmbedding, config);
+  auto& weight = add_param(spec, config.checkpoint_prefix + "embed_tokens.", "weight",
+                           {config.vocab, config.hidden}, ParamRole::kEmbedding, config);
   if (config.tied) weight.tie = "word_embeddings";
   spec.reads = {{"tokens", {DimSymbol::kT}, at::kLong, false, {}, {}}};
   if (config.vision) {
@@ -33,7 +34,8 @@ class Embedding final : public keyseat::Unit {
                             keyseat::StepContext& context) const override {
     at::Tensor hidden_TH = keyseat::nn::embedding(inputs.at("tokens"), params.at("weight"));
     if (config_.vision) {
-      hidden_TH = keyseat::nn::replace_rows(hidden_TH, inputs.at("visual_dst"), inputs.at("vision.merged"));
+      hidden_TH =
+          keyseat::nn::replace_rows(hidden_TH, inputs.at("visual_dst"), inputs.at("vision.merged"));
     }
     context.tap("hidden", hidden_TH);
     return {{"hidden", hidden_TH}};
@@ -49,6 +51,8 @@ class Embedding final : public keyseat::Unit {
 
 }  // namespace
 
-std::unique_ptr<keyseat::Unit> make_embedding(const DecoderConfig& config) { return std::make_unique<Embedding>(config); }
+std::unique_ptr<keyseat::Unit> make_embedding(const DecoderConfig& config) {
+  return std::make_unique<Embedding>(config);
+}
 
 }  // namespace keyseat_block_qwen3_moe

@@ -1,4 +1,5 @@
-// How the decoder stands in a Hugging Face config.json, in the published and in the transformers 5 spelling.
+// How the decoder stands in a Hugging Face config.json, in the published and in the transformers 5
+// spelling.
 #include "qwen3_moe.h"
 
 namespace keyseat_block_qwen3_moe {
@@ -19,28 +20,36 @@ HfModel decoder_model(const std::string& type, const std::string& text, bool vis
                            "max_position_embeddings", "initializer_range"}) {
     same(name);
   }
-  model.options.push_back({"rope_theta",
-                           {text + "rope_parameters.rope_theta", text + "rope_theta", text + "rope_scaling.rope_theta"},
-                           vision ? 5e5 : 1e4});
-  model.options.push_back({"tie_word_embeddings", {"tie_word_embeddings", text + "tie_word_embeddings"}, false});
+  model.options.push_back(
+      {"rope_theta",
+       {text + "rope_parameters.rope_theta", text + "rope_theta", text + "rope_scaling.rope_theta"},
+       vision ? 5e5 : 1e4});
+  model.options.push_back(
+      {"tie_word_embeddings", {"tie_word_embeddings", text + "tie_word_embeddings"}, false});
   model.options.push_back({"vision", {}, vision});
   if (moe) {
-    for (const char* name : {"moe_intermediate_size", "num_experts_per_tok", "decoder_sparse_step", "mlp_only_layers"}) {
+    for (const char* name : {"moe_intermediate_size", "num_experts_per_tok", "decoder_sparse_step",
+                             "mlp_only_layers"}) {
       same(name);
     }
-    model.options.push_back({"num_experts", {text + "num_experts", text + "num_local_experts"}, {}});
+    model.options.push_back(
+        {"num_experts", {text + "num_experts", text + "num_local_experts"}, {}});
     // Qwen3-VL-MoE always renormalises and ignores the key.
-    model.options.push_back(vision ? keyseat::HfOption{"norm_topk_prob", {}, true}
-                                   : keyseat::HfOption{"norm_topk_prob", {"norm_topk_prob"}, false});
+    model.options.push_back(vision
+                                ? keyseat::HfOption{"norm_topk_prob", {}, true}
+                                : keyseat::HfOption{"norm_topk_prob", {"norm_topk_prob"}, false});
   } else {
     model.options.push_back({"num_experts", {}, int64_t{0}});
   }
   if (vision) {
-    model.options.push_back({"mrope_section",
-                             {text + "rope_parameters.mrope_section", text + "rope_scaling.mrope_section"},
-                             std::vector<int64_t>{24, 20, 20}});
-    model.options.push_back({"deepstack_visual_indexes", {"vision_config.deepstack_visual_indexes"}, {}});
-    for (const char* name : {"image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id"}) {
+    model.options.push_back(
+        {"mrope_section",
+         {text + "rope_parameters.mrope_section", text + "rope_scaling.mrope_section"},
+         std::vector<int64_t>{24, 20, 20}});
+    model.options.push_back(
+        {"deepstack_visual_indexes", {"vision_config.deepstack_visual_indexes"}, {}});
+    for (const char* name :
+         {"image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id"}) {
       model.options.push_back({name, {name}, {}});
     }
     model.options.push_back({"checkpoint_experts", {}, std::string("packed_transposed")});

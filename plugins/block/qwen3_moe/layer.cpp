@@ -1,5 +1,6 @@
-// One decoder layer: x += attn(norm1 x); x += mlp(norm2 x); deepstack feature j is added behind layer j.
-// Legend: T rows, H hidden, n query heads, m key/value heads, d head dim, I width, E experts.
+// One decoder layer: x += attn(norm1 x); x += mlp(norm2 x); deepstack feature j is added behind
+// layer j. Legend: T rows, H hidden, n query heads, m key/value heads, d head dim, I width, E
+// experts.
 #include <ATen/ops/cat.h>
 
 #include "keyseat/nn/activation.h"
@@ -22,18 +23,22 @@ namespace {
 
 void add_experts(keyseat::UnitSpec& spec, const std::string& prefix, const DecoderConfig& config) {
   const int64_t experts = config.experts, hidden = config.hidden, width = config.expert_width;
-  add_param(spec, prefix, "mlp.gate.weight", {experts, hidden}, ParamRole::kRouter, config).keep_fp32 = true;
-  auto& gate_up =
-      add_param(spec, prefix, "mlp.experts.gate_up_proj", {experts, 2 * width, hidden}, ParamRole::kMatrix, config);
+  add_param(spec, prefix, "mlp.gate.weight", {experts, hidden}, ParamRole::kRouter, config)
+      .keep_fp32 = true;
+  auto& gate_up = add_param(spec, prefix, "mlp.experts.gate_up_proj", {experts, 2 * width, hidden},
+                            ParamRole::kMatrix, config);
   gate_up.domain = keyseat::ParamDomain::kExpert;
-  gate_up.expert_parts = {prefix + "mlp.experts.{e}.gate_proj.weight", prefix + "mlp.experts.{e}.up_proj.weight"};
+  gate_up.expert_parts = {prefix + "mlp.experts.{e}.gate_proj.weight",
+                          prefix + "mlp.experts.{e}.up_proj.weight"};
   gate_up.parts = {width, width};
-  auto& down = add_param(spec, prefix, "mlp.experts.down_proj", {experts, hidden, width}, ParamRole::kMatrix, config);
+  auto& down = add_param(spec, prefix, "mlp.experts.down_proj", {experts, hidden, width},
+                         ParamRole::kMatrix, config);
   down.domain = keyseat::ParamDomain::kExpert;
   down.expert_parts = {prefix + "mlp.experts.{e}.down_proj.weight"};
   const auto layout = config.expert_layout == "per_expert" ? keyseat::CheckpointLayout::kPerExpert
-                      : config.expert_layout == "packed"   ? keyseat::CheckpointLayout::kPacked
-                                                           : keyseat::CheckpointLayout::kPackedTransposed;
+                      : config.expert_layout == "packed"
+                          ? keyseat::CheckpointLayout::kPacked
+                          : keyseat::CheckpointLayout::kPackedTransposed;
   for (auto& param : spec.params) {
     if (param.domain == keyseat::ParamDomain::kExpert) param.checkpoint_layout = layout;
   }
@@ -67,12 +72,14 @@ keyseat::UnitSpec layer_spec(const DecoderConfig& config, int64_t layer) {
                 {"rope.cos", {DimSymbol::kT, head_dim / 2}, at::kFloat, false, {}, {}},
                 {"rope.sin", {DimSymbol::kT, head_dim / 2}, at::kFloat, false, {}, {}}};
   if (layer < config.deepstack) {
-    spec.reads.push_back({"deepstack." + std::to_string(layer), {DimSymbol::kV, hidden}, {}, true, {}, {}});
+    spec.reads.push_back(
+        {"deepstack." + std::to_string(layer), {DimSymbol::kV, hidden}, {}, true, {}, {}});
     spec.reads.push_back({"visual_dst", {DimSymbol::kV}, at::kLong, false, {}, {}});
   }
   spec.writes = {{"hidden", {DimSymbol::kT, hidden}, {}, true, {}, {}}};
   if (config.is_moe(layer)) {
-    spec.writes.push_back({"router.stats." + std::to_string(layer), {2, config.experts}, at::kFloat, true, {}, {}});
+    spec.writes.push_back(
+        {"router.stats." + std::to_string(layer), {2, config.experts}, at::kFloat, true, {}, {}});
     spec.writes.push_back({"router.z." + std::to_string(layer), {1}, at::kFloat, true, {}, {}});
   }
   return spec;
@@ -81,22 +88,26 @@ keyseat::UnitSpec layer_spec(const DecoderConfig& config, int64_t layer) {
 class Layer final : public keyseat::Unit {
  public:
   Layer(const DecoderConfig& config, int64_t layer)
-      : Unit(layer_spec(config, layer)), config_(config), layer_(layer), moe_(config.is_moe(layer)) {}
+      : Unit(layer_spec(config, layer)),
+        config_(config),
+        layer_(layer),
+        moe_(config.is_moe(layer)) {}
 
  protected:
   keyseat::Tensors forward_(const keyseat::Params& params, const keyseat::Tensors& inputs,
                             keyseat::StepContext& context) const override {
     const Tensor input_TH = inputs.at("hidden");
-    const Tensor mixed_TH = attention(params, input_TH, inputs.at("rope.cos"), inputs.at("rope.sin"), context);
+    const Tensor mixed_TH =
+        attention(params, input_TH, inputs.at("rope.cos"), inputs.at("rope.sin"), context);
     context.tap("attn", mixed_TH);
     const Tensor attended_TH = input_TH + mixed_TH;
     const Tensor normed_TH = norm(params, "post_attention_layernorm.weight", attended_TH, context);
     keyseat::Tensors outputs;
     Tensor fed_TH;
     if (moe_) {
-      const nn::MoeOutput moe =
-          nn::moe_layer(normed_TH, params.at("mlp.gate.weight"), params.at("mlp.experts.gate_up_proj"),
-                        params.at("mlp.experts.down_proj"), {config_.top_k, config_.renormalise}, context);
+      const nn::MoeOutput moe = nn::moe_layer(
+          normed_TH, params.at("mlp.gate.weight"), params.at("mlp.experts.gate_up_proj"),
+          params.at("mlp.experts.down_proj"), {config_.top_k, config_.renormalise}, context);
       fed_TH = moe.y_TH;
       outputs.set("router.stats." + std::to_string(layer_), moe.routing.stats_2E);
       outputs.set("router.z." + std::to_string(layer_), moe.routing.z_1);
@@ -107,7 +118,8 @@ class Layer final : public keyseat::Unit {
     Tensor hidden_TH = attended_TH + fed_TH;
     context.tap("hidden", hidden_TH);
     if (layer_ < config_.deepstack) {
-      hidden_TH = nn::add_rows(hidden_TH, inputs.at("visual_dst"), inputs.at("deepstack." + std::to_string(layer_)));
+      hidden_TH = nn::add_rows(hidden_TH, inputs.at("visual_dst"),
+                               inputs.at("deepstack." + std::to_string(layer_)));
       context.tap("hidden_deepstack", hidden_TH);
     }
     outputs.set("hidden", hidden_TH);
@@ -115,8 +127,10 @@ class Layer final : public keyseat::Unit {
   }
 
   keyseat::Cost cost_(const keyseat::WorkloadShape& shape) const override {
-    const double hidden = static_cast<double>(config_.hidden), head_dim = static_cast<double>(config_.head_dim);
-    const double q = static_cast<double>(config_.heads) * head_dim, kv = static_cast<double>(config_.kv_heads) * head_dim;
+    const double hidden = static_cast<double>(config_.hidden),
+                 head_dim = static_cast<double>(config_.head_dim);
+    const double q = static_cast<double>(config_.heads) * head_dim,
+                 kv = static_cast<double>(config_.kv_heads) * head_dim;
     const double width = moe_ ? static_cast<double>(config_.top_k * config_.expert_width)
                               : static_cast<double>(config_.dense_width);
     const double gemm = 2 * shape.tokens * hidden * (2 * q + 2 * kv + 3 * width);
@@ -126,32 +140,38 @@ class Layer final : public keyseat::Unit {
   }
 
  private:
-  Tensor norm(const keyseat::Params& params, const char* weight, const Tensor& x, keyseat::StepContext& context) const {
-    const auto run = [this, params, weight, &context](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+  Tensor norm(const keyseat::Params& params, const char* weight, const Tensor& x,
+              keyseat::StepContext& context) const {
+    const auto run = [this, params, weight,
+                      &context](const std::vector<Tensor>& in) -> std::vector<Tensor> {
       return {nn::rms_norm(in[0], params.at(weight), config_.eps, context.kernels())};
     };
     return context.region(Region::kLayernorm, run, {x})[0];
   }
 
-  Tensor attention(const keyseat::Params& params, const Tensor& hidden_TH, const Tensor& cos, const Tensor& sin,
-                   keyseat::StepContext& context) const {
-    const auto run = [this, params, &context](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+  Tensor attention(const keyseat::Params& params, const Tensor& hidden_TH, const Tensor& cos,
+                   const Tensor& sin, keyseat::StepContext& context) const {
+    const auto run = [this, params,
+                      &context](const std::vector<Tensor>& in) -> std::vector<Tensor> {
       const Tensor normed_TH = norm(params, "input_layernorm.weight", in[0], context);
       const auto project = [&](const char* name, int64_t heads) {
         return nn::linear(normed_TH, params.at(name)).view({-1, heads, config_.head_dim});
       };
       const std::vector<Tensor> core = {project("self_attn.q_proj.weight", config_.heads),
                                         project("self_attn.k_proj.weight", config_.kv_heads),
-                                        project("self_attn.v_proj.weight", config_.kv_heads), in[1], in[2]};
-      const auto mix = [this, params, &context](const std::vector<Tensor>& qkv) -> std::vector<Tensor> {
+                                        project("self_attn.v_proj.weight", config_.kv_heads), in[1],
+                                        in[2]};
+      const auto mix = [this, params,
+                        &context](const std::vector<Tensor>& qkv) -> std::vector<Tensor> {
         const nn::RopeTables rope{qkv[3], qkv[4]};
         const auto turn = [&](const Tensor& x, const char* weight) {
           const Tensor normed = nn::rms_norm(x, params.at(weight), config_.eps, context.kernels());
           return nn::apply_rope(normed, rope, context.kernels());
         };
         const double scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim));
-        return {nn::varlen_attention(turn(qkv[0], "self_attn.q_norm.weight"), turn(qkv[1], "self_attn.k_norm.weight"),
-                                     qkv[2], context.row().cu_seqlens, /*causal=*/true, scale, context.kernels())};
+        return {nn::varlen_attention(
+            turn(qkv[0], "self_attn.q_norm.weight"), turn(qkv[1], "self_attn.k_norm.weight"),
+            qkv[2], context.row().cu_seqlens, /*causal=*/true, scale, context.kernels())};
       };
       const Tensor mixed_Tnd = context.region(Region::kCoreAttn, mix, core)[0];
       return {nn::linear(mixed_Tnd.flatten(1), params.at("self_attn.o_proj.weight"))};
@@ -159,12 +179,14 @@ class Layer final : public keyseat::Unit {
     return context.region(Region::kAttn, run, {hidden_TH, cos, sin})[0];
   }
 
-  Tensor dense(const keyseat::Params& params, const Tensor& normed_TH, keyseat::StepContext& context) const {
+  Tensor dense(const keyseat::Params& params, const Tensor& normed_TH,
+               keyseat::StepContext& context) const {
     const auto run = [params, &context](const std::vector<Tensor>& in) -> std::vector<Tensor> {
       const Tensor gate_up_T2I = at::cat({nn::linear(in[0], params.at("mlp.gate_proj.weight")),
                                           nn::linear(in[0], params.at("mlp.up_proj.weight"))},
                                          1);
-      return {nn::linear(nn::swiglu(gate_up_T2I, context.kernels()), params.at("mlp.down_proj.weight"))};
+      return {nn::linear(nn::swiglu(gate_up_T2I, context.kernels()),
+                         params.at("mlp.down_proj.weight"))};
     };
     return context.region(Region::kMlp, run, {normed_TH})[0];
   }

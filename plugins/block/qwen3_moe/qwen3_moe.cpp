@@ -10,7 +10,8 @@ using keyseat::RowFacts;
 using keyseat::Tensors;
 
 bool DecoderConfig::is_moe(int64_t layer) const {
-  const bool listed = std::find(mlp_only_layers.begin(), mlp_only_layers.end(), layer) != mlp_only_layers.end();
+  const bool listed =
+      std::find(mlp_only_layers.begin(), mlp_only_layers.end(), layer) != mlp_only_layers.end();
   return experts > 0 && !listed && (layer + 1) % sparse_step == 0;
 }
 
@@ -61,7 +62,8 @@ Qwen3Moe::Qwen3Moe(const keyseat::Options& options, const keyseat::PluginHost&) 
 std::vector<std::unique_ptr<keyseat::Unit>> Qwen3Moe::units() {
   std::vector<std::unique_ptr<keyseat::Unit>> units;
   units.push_back(make_embedding(config_));
-  for (int64_t layer = 0; layer < config_.layers; ++layer) units.push_back(make_layer(config_, layer));
+  for (int64_t layer = 0; layer < config_.layers; ++layer)
+    units.push_back(make_layer(config_, layer));
   units.push_back(make_head(config_));
   return units;
 }
@@ -69,29 +71,36 @@ std::vector<std::unique_ptr<keyseat::Unit>> Qwen3Moe::units() {
 std::vector<DerivedSpec> Qwen3Moe::derived() {
   const DecoderConfig config = config_;
   const auto table = [config](const Tensors& batch, bool cosine) {
-    const auto tables =
-        keyseat::nn::mrope_tables(batch.at("position_ids"), config.head_dim, config.rope_theta, config.mrope_section);
+    const auto tables = keyseat::nn::mrope_tables(batch.at("position_ids"), config.head_dim,
+                                                  config.rope_theta, config.mrope_section);
     return cosine ? tables.cos : tables.sin;
   };
   const auto spec = [&](const char* name) {
-    return keyseat::TensorSpec{name, {DimSymbol::kT, config.head_dim / 2}, at::kFloat, false, {}, {}};
+    return keyseat::TensorSpec{name, {DimSymbol::kT, config.head_dim / 2}, at::kFloat, false, {},
+                               {}};
   };
   return {
-      {spec("rope.cos"), {"position_ids"}, [table](const Tensors& batch, const RowFacts&) { return table(batch, true); }},
-      {spec("rope.sin"), {"position_ids"}, [table](const Tensors& batch, const RowFacts&) { return table(batch, false); }},
+      {spec("rope.cos"),
+       {"position_ids"},
+       [table](const Tensors& batch, const RowFacts&) { return table(batch, true); }},
+      {spec("rope.sin"),
+       {"position_ids"},
+       [table](const Tensors& batch, const RowFacts&) { return table(batch, false); }},
   };
 }
 
 keyseat::InputSpec Qwen3Moe::input_spec() const { return input_; }
 
-keyseat::ParamSpec& add_param(keyseat::UnitSpec& spec, const std::string& prefix, const std::string& name,
-                              std::vector<int64_t> shape, keyseat::ParamRole role, const DecoderConfig& config) {
+keyseat::ParamSpec& add_param(keyseat::UnitSpec& spec, const std::string& prefix,
+                              const std::string& name, std::vector<int64_t> shape,
+                              keyseat::ParamRole role, const DecoderConfig& config) {
   keyseat::ParamSpec param;
   param.name = name;
   param.shape = std::move(shape);
   param.role = role;
-  param.init = role == keyseat::ParamRole::kNorm ? keyseat::Init{keyseat::Init::Kind::kOnes, 0}
-                                                 : keyseat::Init{keyseat::Init::Kind::kNormal, config.init_std};
+  param.init = role == keyseat::ParamRole::kNorm
+                   ? keyseat::Init{keyseat::Init::Kind::kOnes, 0}
+                   : keyseat::Init{keyseat::Init::Kind::kNormal, config.init_std};
   param.checkpoint_name = prefix + name;
   spec.params.push_back(std::move(param));
   return spec.params.back();

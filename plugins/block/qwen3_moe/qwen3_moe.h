@@ -1,5 +1,6 @@
-// The decoder of Qwen3-MoE, Qwen3-VL-MoE and dense Qwen3(-VL): token embedding with vision scatter, pre-norm layers with
-// grouped-query attention and dense or mixture-of-experts feed-forward, head and losses (4-models sections 2 and 3).
+// The decoder of Qwen3-MoE, Qwen3-VL-MoE and dense Qwen3(-VL): token embedding with vision scatter,
+// pre-norm layers with grouped-query attention and dense or mixture-of-experts feed-forward, head
+// and losses (4-models sections 2 and 3).
 #pragma once
 
 #include "keyseat/interfaces/block.h"
@@ -11,7 +12,7 @@ struct DecoderConfig {
   int64_t vocab = 0, hidden = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int64_t dense_width = 0, expert_width = 0, experts = 0, top_k = 0, sparse_step = 1;
   std::vector<int64_t> mlp_only_layers, mrope_section;
-  int64_t deepstack = 0;       // features added behind the first layers
+  int64_t deepstack = 0;  // features added behind the first layers
   bool renormalise = true, tied = false, vision = false;
   double eps = 0, rope_theta = 0, init_std = 0;
   std::string checkpoint_prefix;  // "model.language_model." or "model."
@@ -45,7 +46,8 @@ std::unique_ptr<keyseat::Unit> make_layer(const DecoderConfig& config, int64_t l
 std::unique_ptr<keyseat::Unit> make_head(const DecoderConfig& config);
 
 // Adds a parameter with its checkpoint name `prefix` + name.
-keyseat::ParamSpec& add_param(keyseat::UnitSpec& spec, const std::string& prefix, const std::string& name,
-                              std::vector<int64_t> shape, keyseat::ParamRole role, const DecoderConfig& config);
+keyseat::ParamSpec& add_param(keyseat::UnitSpec& spec, const std::string& prefix,
+                              const std::string& name, std::vector<int64_t> shape,
+                              keyseat::ParamRole role, const DecoderConfig& config);
 
 }  // namespace keyseat_block_qwen3_moe

@@ -1,4 +1,5 @@
-// Legend: P patches, C vision hidden, m merge size, V = P / m^2 visual tokens, D = C m^2, H decoder hidden.
+// Legend: P patches, C vision hidden, m merge size, V = P / m^2 visual tokens, D = C m^2, H decoder
+// hidden.
 #include "keyseat/nn/activation.h"
 #include "keyseat/nn/linear.h"
 #include "keyseat/nn/norm.h"
@@ -19,7 +20,8 @@ keyseat::UnitSpec merger_spec(const MergerConfig& config) {
   spec.name = config.name;
   spec.rows = DimSymbol::kP;
   if (config.norm_after_merge) spec.after = config.reads;
-  const auto add = [&](const std::string& name, std::vector<int64_t> shape, ParamRole role, keyseat::Init init) {
+  const auto add = [&](const std::string& name, std::vector<int64_t> shape, ParamRole role,
+                       keyseat::Init init) {
     ParamSpec param;
     param.name = name;
     param.shape = std::move(shape);
@@ -49,25 +51,31 @@ class Merger final : public keyseat::Unit {
  protected:
   keyseat::Tensors forward_(const keyseat::Params& params, const keyseat::Tensors& inputs,
                             keyseat::StepContext& context) const override {
-    const auto run = [this, params, &context](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    const auto run = [this, params,
+                      &context](const std::vector<Tensor>& in) -> std::vector<Tensor> {
       const auto norm = [&](const Tensor& x) {
-        return nn::layer_norm(x, params.at("norm.weight"), params.at("norm.bias"), config_.eps, context.kernels());
+        return nn::layer_norm(x, params.at("norm.weight"), params.at("norm.bias"), config_.eps,
+                              context.kernels());
       };
       // Consecutive rows are one m x m block.
       const int64_t visual_tokens = in[0].size(0) / (config_.merge * config_.merge);
-      const Tensor merged_VD = config_.norm_after_merge ? norm(in[0].reshape({visual_tokens, config_.merged()}))
-                                                        : norm(in[0]).view({visual_tokens, config_.merged()});
+      const Tensor merged_VD = config_.norm_after_merge
+                                   ? norm(in[0].reshape({visual_tokens, config_.merged()}))
+                                   : norm(in[0]).view({visual_tokens, config_.merged()});
       const Tensor wide_VD = nn::gelu_erf(
-          nn::linear(merged_VD, params.at("linear_fc1.weight"), params.at("linear_fc1.bias")), context.kernels());
+          nn::linear(merged_VD, params.at("linear_fc1.weight"), params.at("linear_fc1.bias")),
+          context.kernels());
       return {nn::linear(wide_VD, params.at("linear_fc2.weight"), params.at("linear_fc2.bias"))};
     };
-    const Tensor tokens_VH = context.region(keyseat::Region::kProjector, run, {inputs.at(config_.reads)})[0];
+    const Tensor tokens_VH =
+        context.region(keyseat::Region::kProjector, run, {inputs.at(config_.reads)})[0];
     context.tap("merged", tokens_VH);
     return {{config_.writes, tokens_VH}};
   }
 
   keyseat::Cost cost_(const keyseat::WorkloadShape& shape) const override {
-    const double merged = static_cast<double>(config_.merged()), out = static_cast<double>(config_.out_hidden);
+    const double merged = static_cast<double>(config_.merged()),
+                 out = static_cast<double>(config_.out_hidden);
     return {2 * shape.visual_tokens * merged * (merged + out),
             shape.element_bytes * shape.visual_tokens * (4 * merged + out)};
   }
@@ -78,6 +86,8 @@ class Merger final : public keyseat::Unit {
 
 }  // namespace
 
-std::unique_ptr<keyseat::Unit> make_merger(const MergerConfig& config) { return std::make_unique<Merger>(config); }
+std::unique_ptr<keyseat::Unit> make_merger(const MergerConfig& config) {
+  return std::make_unique<Merger>(config);
+}
 
 }  // namespace keyseat_block_qwen3_vl_projector

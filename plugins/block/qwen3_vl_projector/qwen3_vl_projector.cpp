@@ -9,18 +9,32 @@ using keyseat::OptionType;
 
 keyseat::OptionSchema Qwen3VlProjector::options() {
   return {
-      Option("hidden_size", OptionType::kInt).required().range(1, 1 << 24).doc("Width of the vision tower."),
-      Option("out_hidden_size", OptionType::kInt).required().range(1, 1 << 24).doc("Width of the decoder."),
-      Option("spatial_merge_size", OptionType::kInt).defaults_to(int64_t{2}).range(1, 64).doc(
-          "Edge, in patches, of the block that becomes one visual token."),
+      Option("hidden_size", OptionType::kInt)
+          .required()
+          .range(1, 1 << 24)
+          .doc("Width of the vision tower."),
+      Option("out_hidden_size", OptionType::kInt)
+          .required()
+          .range(1, 1 << 24)
+          .doc("Width of the decoder."),
+      Option("spatial_merge_size", OptionType::kInt)
+          .defaults_to(int64_t{2})
+          .range(1, 64)
+          .doc("Edge, in patches, of the block that becomes one visual token."),
       Option("deepstack_visual_indexes", OptionType::kIntList)
           .defaults_to(std::vector<int64_t>{})
           .range(0, 1023)
           .doc("As in the tower; one deepstack merger per entry."),
-      Option("layer_norm_eps", OptionType::kFloat).defaults_to(1e-6).range(0, 1).level(OptionLevel::kTuning).doc(
-          "Added to the variance in every LayerNorm."),
-      Option("initializer_range", OptionType::kFloat).defaults_to(0.02).range(0, 10).level(OptionLevel::kTuning).doc(
-          "Standard deviation of fresh matrices."),
+      Option("layer_norm_eps", OptionType::kFloat)
+          .defaults_to(1e-6)
+          .range(0, 1)
+          .level(OptionLevel::kTuning)
+          .doc("Added to the variance in every LayerNorm."),
+      Option("initializer_range", OptionType::kFloat)
+          .defaults_to(0.02)
+          .range(0, 10)
+          .level(OptionLevel::kTuning)
+          .doc("Standard deviation of fresh matrices."),
       Option("checkpoint_prefix", OptionType::kString)
           .defaults_to(std::string("model.visual."))
           .level(OptionLevel::kDeveloper)
@@ -35,8 +49,8 @@ std::vector<HfModel> Qwen3VlProjector::hf_models() {
     model.model_type = type;
     model.block_name = "projector";
     model.order = 1;
-    for (const char* name : {"hidden_size", "out_hidden_size", "spatial_merge_size", "deepstack_visual_indexes",
-                             "initializer_range"}) {
+    for (const char* name : {"hidden_size", "out_hidden_size", "spatial_merge_size",
+                             "deepstack_visual_indexes", "initializer_range"}) {
       model.options.push_back({name, {std::string("vision_config.") + name}, {}});
     }
     models.push_back(std::move(model));
@@ -44,7 +58,8 @@ std::vector<HfModel> Qwen3VlProjector::hf_models() {
   return models;
 }
 
-Qwen3VlProjector::Qwen3VlProjector(const keyseat::Options& options, const keyseat::PluginHost&) : options_(options) {}
+Qwen3VlProjector::Qwen3VlProjector(const keyseat::Options& options, const keyseat::PluginHost&)
+    : options_(options) {}
 
 std::vector<std::unique_ptr<keyseat::Unit>> Qwen3VlProjector::units() {
   MergerConfig config;

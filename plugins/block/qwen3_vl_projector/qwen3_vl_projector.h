@@ -1,5 +1,6 @@
-// The mergers of Qwen3-VL: m x m patches become one visual token of the decoder's width. The final merger normalises every
-// patch before merging, the deepstack mergers the merged vector (4-models section 1, items 5 and 6).
+// The mergers of Qwen3-VL: m x m patches become one visual token of the decoder's width. The final
+// merger normalises every patch before merging, the deepstack mergers the merged vector (4-models
+// section 1, items 5 and 6).
 #pragma once
 
 #include "keyseat/interfaces/block.h"
@@ -20,11 +21,12 @@ class Qwen3VlProjector final : public keyseat::Block {
 };
 
 struct MergerConfig {
-  int64_t hidden = 0, out_hidden = 0, merge = 0;  // of the tower, of the decoder, edge of the merged block
+  int64_t hidden = 0, out_hidden = 0,
+          merge = 0;  // of the tower, of the decoder, edge of the merged block
   double eps = 0, init_std = 0;
-  std::string name;               // of the unit and in the checkpoint: "merger", "deepstack_merger_list.0"
+  std::string name;  // of the unit and in the checkpoint: "merger", "deepstack_merger_list.0"
   std::string checkpoint_prefix;
-  std::string reads, writes;      // "vision.tap.0" -> "deepstack.0"
+  std::string reads, writes;  // "vision.tap.0" -> "deepstack.0"
   bool norm_after_merge = false;
 
   int64_t merged() const { return hidden * merge * merge; }
