@@ -29,8 +29,10 @@ struct RowFacts {
   RowCounts counts;
   std::vector<int64_t> cu_seqlens;  // [S + 1] from 0; the padding tail, if any, is the last segment
   std::vector<int64_t>
-      vision_cu_seqlens;            // [frames + 1] in patches: attention segments of the tower
-  std::vector<int64_t> grid_thw;    // [N * 3], row-major
+      vision_cu_seqlens;          // [frames + 1] in patches: attention segments of the tower
+  std::vector<int64_t> grid_thw;  // [N * 3], row-major
+  // Real tokens of this micro-batch over all ranks that share it; known after Counts.
+  int64_t shared_tokens = 0;
   std::vector<int64_t> sample_ids;  // index of each sample in the data source, in row order
   int64_t row_tokens() const { return counts.tokens + counts.padding; }  // T
 };

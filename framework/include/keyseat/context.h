@@ -78,6 +78,7 @@ class KEYSEAT_API StepContext {
 
   // Does nothing unless somebody asked for `name` (parity, numerics reports). The full name is
   // "UNIT.name".
+  bool tapped(const std::string& name) const;
   void tap(const std::string& name, const at::Tensor& tensor);
 
   // In-place SUM over every axis that splits the tokens of this micro-batch (data, context, tensor

@@ -43,8 +43,10 @@ struct ParamSpec {
   // place of the expert number, in row order (gate, up). Empty: not part of a checkpoint.
   std::string checkpoint_name;
   std::vector<std::string> expert_parts;
-  std::vector<int64_t>
-      checkpoint_shape;  // where the file keeps another shape of the same elements (Conv3d kernels)
+  // Layout in which experts are written; reading finds out by itself.
+  CheckpointLayout checkpoint_layout = CheckpointLayout::kPlain;
+  // Where the file keeps another shape of the same elements (Conv3d kernels); empty: `shape`.
+  std::vector<int64_t> checkpoint_shape;
   // How the row dimension divides for tensor parallelism: rows per part (q, k, v; gate, up). Empty:
   // one part.
   std::vector<int64_t> parts;

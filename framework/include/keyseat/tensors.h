@@ -14,8 +14,9 @@ namespace keyseat {
 
 // Symbols of dimensions; sizes become known with the batch.
 //   T row tokens, P vision patches, V visual tokens (patches / merge^2), N images and video frame
-//   groups, S samples of the row. A constant has a size of its own.
-enum class DimSymbol { kT, kP, kV, kN, kS, kConstant };
+//   groups, S samples of the row, R rows of which logits are wanted. A constant has a size of its
+//   own.
+enum class DimSymbol { kT, kP, kV, kN, kS, kR, kConstant };
 
 struct Dim {
   DimSymbol symbol = DimSymbol::kConstant;
