@@ -28,7 +28,8 @@ add_compile_options(-fPIC -fvisibility-inlines-hidden -Wall -Wextra -Wno-unknown
 add_compile_options(-fopenmp)
 add_link_options(-fopenmp -Wl,--as-needed)
 if(KEYSEAT_WARNINGS_AS_ERRORS)
-  add_compile_options(-Werror)
+  # GCC 12 reports the strings of any brace-initialised temporary struct as maybe uninitialised.
+  add_compile_options(-Werror -Wno-error=maybe-uninitialized)
 endif()
 add_compile_definitions(BOOST_DLL_USE_STD_FS)
 

@@ -1,0 +1,97 @@
+// Kind `dispatcher`: anchors, and the checks and timing around plan, dispatch and combine.
+#include "keyseat/interfaces/dispatcher.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "interfaces/contract.h"
+
+namespace keyseat {
+
+DispatchPlan::~DispatchPlan() = default;
+Dispatcher::~Dispatcher() = default;
+
+Problems Dispatcher::validate(const DispatcherFacts& /*facts*/, const Mesh& /*mesh*/) const {
+  return {};
+}
+
+namespace {
+
+// Adds the time of its scope to the component report. On a device this is the time of launching;
+// kernels are timed by the executor's events.
+class DispatcherTimer {
+ public:
+  explicit DispatcherTimer(StepContext& context) : seconds_(context.state().dispatcher_seconds) {}
+  ~DispatcherTimer() {
+    if (seconds_ == nullptr) return;
+    *seconds_ += std::chrono::duration<double>(Clock::now() - start_).count();
+  }
+  DispatcherTimer(const DispatcherTimer&) = delete;
+  DispatcherTimer& operator=(const DispatcherTimer&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double* seconds_;
+  Clock::time_point start_ = Clock::now();
+};
+
+void require(bool holds, StepContext& context, const char* what, const at::Tensor& tensor) {
+  if (holds) return;
+  contract_broken("the dispatcher call of " + context.unit(),
+                  fmt::format("{}, but it is {}", what, tensor_text(tensor)));
+}
+
+}  // namespace
+
+std::shared_ptr<DispatchPlan> Dispatcher::plan(const at::Tensor& topk_index_TK, int64_t experts,
+                                               StepContext& context) {
+  require(topk_index_TK.dim() == 2 && topk_index_TK.scalar_type() == at::kLong, context,
+          "topk_index must be int64 [T, K]", topk_index_TK);
+  const DispatcherTimer timer(context);
+  auto plan = plan_(topk_index_TK, experts, context);
+  if (plan == nullptr) contract_broken("the dispatcher", "plan_ returned no plan");
+  return plan;
+}
+
+Dispatched Dispatcher::dispatch(const std::shared_ptr<DispatchPlan>& plan, const at::Tensor& x_TH,
+                                const at::Tensor& weight_TK, StepContext& context) {
+  require(x_TH.dim() == 2 && x_TH.is_floating_point(), context, "x must be floating point [T, H]",
+          x_TH);
+  require(weight_TK.dim() == 2 && weight_TK.scalar_type() == at::kFloat &&
+              weight_TK.size(0) == x_TH.size(0),
+          context, "weight must be float32 [T, K] with the T of x", weight_TK);
+  const DispatcherTimer timer(context);
+  Dispatched result = dispatch_(plan, x_TH, weight_TK, context);
+  const at::Tensor& rows_MH = result.rows_MH;
+  require(rows_MH.defined() && rows_MH.dim() == 2 && rows_MH.size(1) == x_TH.size(1) &&
+              rows_MH.scalar_type() == x_TH.scalar_type(),
+          context, "dispatched rows must be [M, H] in the dtype of x", rows_MH);
+  require(result.row_weight_M.defined() && result.row_weight_M.dim() == 1 &&
+              result.row_weight_M.scalar_type() == at::kFloat &&
+              result.row_weight_M.size(0) == rows_MH.size(0),
+          context, "row_weight must be float32 [M]", result.row_weight_M);
+  const at::Tensor& counts_E = result.tokens_per_expert_E;
+  require(counts_E.defined() && counts_E.dim() == 1 && counts_E.scalar_type() == at::kLong, context,
+          "tokens_per_expert must be int64 [local experts]", counts_E);
+  const int64_t host_counts = static_cast<int64_t>(result.host_tokens_per_expert.size());
+  if (host_counts != (capabilities().host_counts ? counts_E.size(0) : 0)) {
+    contract_broken("the dispatcher",
+                    "host_tokens_per_expert must be given exactly with the "
+                    "capability host_counts, one number per local expert");
+  }
+  return result;
+}
+
+at::Tensor Dispatcher::combine(const std::shared_ptr<DispatchPlan>& plan, const at::Tensor& rows_MH,
+                               StepContext& context) {
+  require(rows_MH.dim() == 2, context, "rows must be [M, H]", rows_MH);
+  const DispatcherTimer timer(context);
+  at::Tensor out_TH = combine_(plan, rows_MH, context);
+  require(out_TH.defined() && out_TH.dim() == 2 && out_TH.size(1) == rows_MH.size(1) &&
+              out_TH.scalar_type() == rows_MH.scalar_type(),
+          context, "combined rows must be [T, H] in the dtype of the rows", out_TH);
+  return out_TH;
+}
+
+}  // namespace keyseat

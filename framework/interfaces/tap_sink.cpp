@@ -1,0 +1,8 @@
+// Anchor of the receiver of taps.
+#include "keyseat/context.h"
+
+namespace keyseat {
+
+TapSink::~TapSink() = default;
+
+}  // namespace keyseat
