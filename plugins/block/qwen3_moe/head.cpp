@@ -1,6 +1,7 @@
 // Final norm, head, cross-entropy by chunks, and the auxiliary losses of all MoE layers.
 // Legend: T rows, H hidden, V vocabulary, R rows of which logits are wanted, L MoE layers, E
 // experts.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>

@@ -1,6 +1,7 @@
 // One decoder layer: x += attn(norm1 x); x += mlp(norm2 x); deepstack feature j is added behind
 // layer j. Legend: T rows, H hidden, n query heads, m key/value heads, d head dim, I width, E
 // experts.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 
 #include "keyseat/nn/activation.h"

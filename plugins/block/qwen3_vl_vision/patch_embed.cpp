@@ -1,4 +1,6 @@
 // Legend: P patches, D elements of a patch, C vision hidden.
+#include <ATen/TensorOperators.h>
+
 #include "keyseat/nn/linear.h"
 #include "keyseat/nn/position_embedding.h"
 #include "qwen3_vl_vision.h"

@@ -1,5 +1,7 @@
 // One pre-norm block: x += attn(LN1 x); x += mlp(LN2 x). Legend: P patches, C vision hidden, n
 // heads, d head dim.
+#include <ATen/TensorOperators.h>
+
 #include "keyseat/nn/activation.h"
 #include "keyseat/nn/attention.h"
 #include "keyseat/nn/linear.h"
