@@ -56,16 +56,18 @@ class Loader {
       case CheckpointLayout::kPerExpert: {
         const auto parts = static_cast<int64_t>(param.expert_parts.size());
         at::Tensor packed_EOI;
+        bool complete = true;
         for (int64_t e = 0; e < experts; ++e) {
           for (int64_t part = 0; part < parts; ++part) {
             const at::Tensor piece =
                 take(expert_name(param.expert_parts[part], e), {rows / parts, columns});
+            complete = complete && piece.defined();
             if (!piece.defined()) continue;
             if (!packed_EOI.defined()) packed_EOI = at::empty(param.shape, piece.options());
             packed_EOI.select(0, e).narrow(0, part * (rows / parts), rows / parts).copy_(piece);
           }
         }
-        return report_.missing.empty() && report_.mis_shaped.empty() ? packed_EOI : at::Tensor();
+        return complete ? packed_EOI : at::Tensor();
       }
       default:
         return take(param.checkpoint_name, param.shape);
