@@ -23,7 +23,13 @@ endif()
 
 # Executables too are compiled with -fPIC (not -fPIE), for the shared precompiled header.
 set(CMAKE_POSITION_INDEPENDENT_CODE OFF)
-add_compile_options(-fPIC -fvisibility-inlines-hidden -Wall -Wextra -Wno-unknown-pragmas)
+# The core exports all its functions; none of them is meant to be replaced, so they may be inlined.
+add_compile_options(-fPIC -fvisibility-inlines-hidden -fno-semantic-interposition)
+add_compile_options(-Wall -Wextra -Wno-unknown-pragmas -Wno-psabi)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # False alarms of GCC 12 about std::string temporaries.
+  add_compile_options(-Wno-maybe-uninitialized -Wno-restrict)
+endif()
 # at::parallel_for is a header template that is serial unless its user is compiled with OpenMP.
 add_compile_options(-fopenmp)
 add_link_options(-fopenmp -Wl,--as-needed)
