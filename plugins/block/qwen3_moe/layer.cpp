@@ -23,6 +23,7 @@ namespace nn = keyseat::nn;
 namespace {
 
 void add_experts(keyseat::UnitSpec& spec, const std::string& prefix, const DecoderConfig& config) {
+  spec.top_k = config.top_k;
   const int64_t experts = config.experts, hidden = config.hidden, width = config.expert_width;
   add_param(spec, prefix, "mlp.gate.weight", {experts, hidden}, ParamRole::kRouter, config)
       .keep_fp32 = true;

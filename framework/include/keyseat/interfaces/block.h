@@ -43,6 +43,7 @@ struct UnitSpec {
   std::vector<TensorSpec> reads;  // batch, derived or written by an earlier unit
   std::vector<TensorSpec> writes;
   std::string after;  // anchor: place this unit behind the writer of this name; empty: in order
+  int64_t top_k = 0;  // MoE units: experts per token
   DimSymbol rows = DimSymbol::kT;  // what it works on: a unit whose rows are 0 on all ranks in a
                                    // step is not stepped
 };

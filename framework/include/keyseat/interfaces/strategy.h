@@ -6,6 +6,7 @@
 // window (schedule() begins one).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,6 +35,9 @@ struct StepPlan {
   int64_t step = 0;
   std::vector<Row> rows;  // of this data rank; moved into the executor's stores
   bool training = true;
+  // Called behind the forward of every row, while its `logits` and `loss.*` can be read with
+  // Executor::tensor; on the ranks that run the last unit. May be empty.
+  std::function<void(int64_t micro_batch, const Executor&, const Store&)> on_forward = {};
 };
 
 // Shards whose squared gradients are summed, then summed over the mesh axes: each logical element
