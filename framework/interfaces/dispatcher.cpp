@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <torch/csrc/autograd/function_hook.h>
+
 #include <chrono>
 
 #include "interfaces/contract.h"
@@ -18,6 +20,8 @@ Problems Dispatcher::validate(const DispatcherFacts& /*facts*/, const Mesh& /*me
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 // Adds the time of its scope to the component report. On a device this is the time of launching;
 // kernels are timed by the executor's events.
 class DispatcherTimer {
@@ -31,10 +35,40 @@ class DispatcherTimer {
   DispatcherTimer& operator=(const DispatcherTimer&) = delete;
 
  private:
-  using Clock = std::chrono::steady_clock;
   double* seconds_;
   Clock::time_point start_ = Clock::now();
 };
+
+// dispatch and combine are autograd functions: the node behind a result is their whole backward,
+// so two hooks around it measure that.
+void time_backward(const at::Tensor& result, double* seconds) {
+  const auto& node = result.grad_fn();
+  if (seconds == nullptr || node == nullptr) return;
+  struct Before final : torch::autograd::FunctionPreHook {
+    std::shared_ptr<Clock::time_point> begin;
+    torch::autograd::variable_list operator()(
+        const torch::autograd::variable_list& gradients) override {
+      *begin = Clock::now();
+      return gradients;
+    }
+  };
+  struct After final : torch::autograd::FunctionPostHook {
+    std::shared_ptr<Clock::time_point> begin;
+    double* seconds = nullptr;
+    torch::autograd::variable_list operator()(
+        const torch::autograd::variable_list& outputs,
+        const torch::autograd::variable_list& /*inputs*/) override {
+      *seconds += std::chrono::duration<double>(Clock::now() - *begin).count();
+      return outputs;
+    }
+  };
+  auto before = std::make_unique<Before>();
+  auto after = std::make_unique<After>();
+  before->begin = after->begin = std::make_shared<Clock::time_point>();
+  after->seconds = seconds;
+  node->add_pre_hook(std::move(before));
+  node->add_post_hook(std::move(after));
+}
 
 void require(bool holds, StepContext& context, const char* what, const at::Tensor& tensor) {
   if (holds) return;
@@ -58,7 +92,9 @@ Dispatched Dispatcher::dispatch(const std::shared_ptr<DispatchPlan>& plan, const
                                 const at::Tensor& weight_TK, StepContext& context) {
   require(x_TH.dim() == 2 && x_TH.is_floating_point(), context, "x must be floating point [T, H]",
           x_TH);
-  require(weight_TK.dim() == 2 && weight_TK.scalar_type() == at::kFloat &&
+  // Gradient checks run everything in fp64.
+  const at::ScalarType weight_type = x_TH.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  require(weight_TK.dim() == 2 && weight_TK.scalar_type() == weight_type &&
               weight_TK.size(0) == x_TH.size(0),
           context, "weight must be float32 [T, K] with the T of x", weight_TK);
   const DispatcherTimer timer(context);
@@ -68,7 +104,7 @@ Dispatched Dispatcher::dispatch(const std::shared_ptr<DispatchPlan>& plan, const
               rows_MH.scalar_type() == x_TH.scalar_type(),
           context, "dispatched rows must be [M, H] in the dtype of x", rows_MH);
   require(result.row_weight_M.defined() && result.row_weight_M.dim() == 1 &&
-              result.row_weight_M.scalar_type() == at::kFloat &&
+              result.row_weight_M.scalar_type() == weight_type &&
               result.row_weight_M.size(0) == rows_MH.size(0),
           context, "row_weight must be float32 [M]", result.row_weight_M);
   const at::Tensor& counts_E = result.tokens_per_expert_E;
@@ -79,6 +115,10 @@ Dispatched Dispatcher::dispatch(const std::shared_ptr<DispatchPlan>& plan, const
     contract_broken("the dispatcher",
                     "host_tokens_per_expert must be given exactly with the "
                     "capability host_counts, one number per local expert");
+  }
+  time_backward(rows_MH, context.state().dispatcher_seconds);
+  if (result.row_weight_M.grad_fn() != rows_MH.grad_fn()) {
+    time_backward(result.row_weight_M, context.state().dispatcher_seconds);
   }
   return result;
 }
@@ -91,6 +131,7 @@ at::Tensor Dispatcher::combine(const std::shared_ptr<DispatchPlan>& plan, const 
   require(out_TH.defined() && out_TH.dim() == 2 && out_TH.size(1) == rows_MH.size(1) &&
               out_TH.scalar_type() == rows_MH.scalar_type(),
           context, "combined rows must be [T, H] in the dtype of the rows", out_TH);
+  time_backward(out_TH, context.state().dispatcher_seconds);
   return out_TH;
 }
 

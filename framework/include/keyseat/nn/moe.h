@@ -33,5 +33,8 @@ KEYSEAT_API at::Tensor permute_rows(const at::Tensor& x_TH, const at::Tensor& so
                                     const at::Tensor& slot_TK);
 KEYSEAT_API at::Tensor unpermute_rows(const at::Tensor& rows_MH, const at::Tensor& source_M,
                                       const at::Tensor& slot_TK);
+// The routing weight of every expert-sorted row: weight_TK -> [rows], zero in rows without a choice.
+KEYSEAT_API at::Tensor permute_weights(const at::Tensor& weight_TK, const at::Tensor& slot_TK,
+                                       int64_t rows);
 
 }  // namespace keyseat::nn

@@ -1,0 +1,102 @@
+// Legend: S supervised rows, C rows of a chunk, H hidden, V vocabulary, B rows of a weight block.
+#include "nn/cross_entropy_chunks.h"
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/logsumexp.h>
+#include <ATen/ops/mm.h>
+
+#include "nn/cross_entropy_kernels.h"
+
+namespace keyseat::nn {
+namespace {
+
+// Rows of logits held at once: 32 MiB at a vocabulary of 32,768, and enough rows for the GEMMs to
+// run at full rate.
+constexpr int64_t kChunkRows = 256;
+// Rows of a lower-precision weight that are cast at once.
+constexpr int64_t kBlockRows = 4096;
+
+// function(cast block of the weight [B, H], first row). fp32 weights are one block and no copy.
+template <typename Function>
+void for_each_block(const at::Tensor& weight_VH, at::ScalarType type, Function&& function) {
+  if (weight_VH.scalar_type() == type) {
+    function(weight_VH, 0);
+    return;
+  }
+  for (int64_t begin = 0; begin < weight_VH.size(0); begin += kBlockRows) {
+    const int64_t size = std::min(kBlockRows, weight_VH.size(0) - begin);
+    function(weight_VH.narrow(0, begin, size).to(type), begin);
+  }
+}
+
+template <typename T>
+void run_rows(const at::Tensor& logits_CV, const at::Tensor& labels_C, const at::Tensor& loss_C,
+              bool gradient) {
+  LogitRows<T> problem;
+  problem.logits = logits_CV.mutable_data_ptr<T>();
+  problem.labels = labels_C.const_data_ptr<int64_t>();
+  problem.losses = loss_C.mutable_data_ptr<T>();
+  problem.vocabulary = logits_CV.size(1);
+  problem.gradient = gradient;
+  at::parallel_for(0, logits_CV.size(0), 1,
+                   [&](int64_t begin, int64_t end) { cross_entropy_rows(problem, begin, end); });
+}
+
+// Other devices and meta tensors: LibTorch's ops, in place as well.
+void run_rows_composed(const at::Tensor& logits_CV, const at::Tensor& labels_C,
+                       const at::Tensor& loss_C, bool gradient) {
+  const at::Tensor label_C1 = labels_C.unsqueeze(1);
+  const at::Tensor logsumexp_C1 = at::logsumexp(logits_CV, {1}, /*keepdim=*/true);
+  loss_C.copy_(logsumexp_C1.sub(logits_CV.gather(1, label_C1)).squeeze(1));
+  if (!gradient) return;
+  logits_CV.sub_(logsumexp_C1).exp_();
+  logits_CV.scatter_add_(1, label_C1, at::full(label_C1.sizes(), -1, logits_CV.options()));
+}
+
+}  // namespace
+
+void chunked_cross_entropy(const at::Tensor& x_SH, const at::Tensor& weight_VH,
+                           const at::Tensor& labels_S, ChunkedLoss& result) {
+  const int64_t rows = x_SH.size(0);
+  const int64_t vocabulary = weight_VH.size(0);
+  const at::ScalarType type = result.loss_S.scalar_type();
+  const bool gradient = result.x_gradient_SH.defined() || result.weight_gradient_VH.defined();
+  if (rows == 0 && result.weight_gradient_VH.defined()) result.weight_gradient_VH.zero_();
+  const at::Tensor buffer =
+      at::empty({std::min(kChunkRows, rows), vocabulary}, result.loss_S.options());
+  for (int64_t begin = 0; begin < rows; begin += kChunkRows) {
+    const int64_t size = std::min(kChunkRows, rows - begin);
+    const at::Tensor x_CH = x_SH.narrow(0, begin, size).to(type);
+    const at::Tensor labels_C = labels_S.narrow(0, begin, size);
+    const at::Tensor loss_C = result.loss_S.narrow(0, begin, size);
+    at::Tensor logits_CV = buffer.narrow(0, 0, size);
+    for_each_block(weight_VH, type, [&](const at::Tensor& block_BH, int64_t first) {
+      at::Tensor logits_CB = logits_CV.narrow(1, first, block_BH.size(0));
+      at::mm_out(logits_CB, x_CH, block_BH.t());
+    });
+    if (!logits_CV.is_cpu()) {
+      run_rows_composed(logits_CV, labels_C, loss_C, gradient);
+    } else if (type == at::kDouble) {
+      run_rows<double>(logits_CV, labels_C, loss_C, gradient);
+    } else {
+      run_rows<float>(logits_CV, labels_C, loss_C, gradient);
+    }
+    if (result.x_gradient_SH.defined()) {
+      at::Tensor x_gradient_CH = result.x_gradient_SH.narrow(0, begin, size);
+      for_each_block(weight_VH, type, [&](const at::Tensor& block_BH, int64_t first) {
+        const at::Tensor logits_CB = logits_CV.narrow(1, first, block_BH.size(0));
+        at::addmm_out(x_gradient_CH, x_gradient_CH, logits_CB, block_BH,
+                      /*beta=*/first == 0 ? 0 : 1);
+      });
+    }
+    if (result.weight_gradient_VH.defined()) {
+      // The first product overwrites the uninitialised buffer (beta 0 reads nothing).
+      at::addmm_out(result.weight_gradient_VH, result.weight_gradient_VH, logits_CV.t(), x_CH,
+                    /*beta=*/begin == 0 ? 0 : 1);
+    }
+  }
+}
+
+}  // namespace keyseat::nn
