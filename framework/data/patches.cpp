@@ -4,19 +4,9 @@
 #include <cstring>
 #include <string>
 
+#include "require.h"
+
 namespace keyseat::data {
-
-namespace {
-
-void require(bool condition, const std::string& what) {
-  if (condition) return;
-  Problem problem;
-  problem.code = Code::kC3Value;
-  problem.what = what;
-  throw Error(std::move(problem));
-}
-
-}  // namespace
 
 PatchCutter::PatchCutter(const PatchFormat& format) : format_(format) {
   require(format.patch_size >= 1 && format.temporal_patch_size >= 1 && format.merge_size >= 1,

@@ -10,19 +10,13 @@
 #include <cmath>
 #include <string>
 
+#include "require.h"
+
 namespace keyseat::data {
 
 namespace {
 
 constexpr double kMaxAspectRatio = 200.0;
-
-void require(bool condition, const std::string& what) {
-  if (condition) return;
-  Problem problem;
-  problem.code = Code::kC3Value;
-  problem.what = what;
-  throw Error(std::move(problem));
-}
 
 // Operators called while it lives stay on this thread. The OpenMP setting belongs to the thread;
 // at::set_num_threads would also change what threads started later begin with.

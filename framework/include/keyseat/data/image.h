@@ -2,10 +2,10 @@
 // convert("RGB").
 //
 // The rules: EXIF (or else XMP) orientation is applied first; alpha is dropped; a palette's
-// transparent entry is ignored; gray is repeated; CMYK is read by Adobe's inverted convention, R =
-// K - muldiv255(255 - C, K) on the stored values; 16-bit channels keep their high byte, except
-// plain 16-bit gray, which saturates at 255; of an animation the first frame counts. PNG and
-// lossless WebP are exact; JPEG uses the accurate integer DCT and smooth chroma upsampling.
+// transparent entry is ignored; gray is repeated; CMYK is stored inverted (Adobe's
+// convention), R = K - (255 - C) * K / 255 on the stored values; 16-bit channels keep their high
+// byte, except plain 16-bit gray, which saturates at 255; of an animation the first frame counts.
+// PNG and lossless WebP are exact; JPEG uses the accurate integer DCT and smooth chroma upsampling.
 //
 // Formats are told apart by content, never by file name. Nothing here throws for a bad file. No
 // torch.
@@ -44,8 +44,7 @@ struct ImageHeader {
 // Checked against the header before anything of the image's size is allocated.
 struct ImageLimits {
   int64_t max_file_bytes = 256 << 20;
-  int64_t max_pixels =
-      64 << 20;  // four times the largest image that the published Qwen3-VL bounds keep
+  int64_t max_pixels = 64 << 20;  // four times the upper bound of the published Qwen3-VL processor
   int64_t max_edge = 65535;
 };
 
