@@ -23,28 +23,29 @@ endif()
 
 # Executables too are compiled with -fPIC (not -fPIE), for the shared precompiled header.
 set(CMAKE_POSITION_INDEPENDENT_CODE OFF)
+
+# Options of every C++ file; CUDA files take nvcc's own (KeyseatCuda.cmake).
 # The core exports all its functions; none of them is meant to be replaced, so they may be inlined.
-add_compile_options(-fPIC -fvisibility-inlines-hidden -fno-semantic-interposition)
-add_compile_options(-Wall -Wextra -Wno-unknown-pragmas -Wno-psabi)
+set(cxx_options -fPIC -fvisibility-inlines-hidden -fno-semantic-interposition
+    -Wall -Wextra -Wno-unknown-pragmas -Wno-psabi)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # False alarms of GCC 12 about std::string temporaries.
-  add_compile_options(-Wno-maybe-uninitialized -Wno-restrict)
+  list(APPEND cxx_options -Wno-maybe-uninitialized -Wno-restrict)
 endif()
 # at::parallel_for is a header template that is serial unless its user is compiled with OpenMP.
-add_compile_options(-fopenmp)
+list(APPEND cxx_options -fopenmp)
 add_link_options(-fopenmp -Wl,--as-needed)
 if(KEYSEAT_WARNINGS_AS_ERRORS)
-  # GCC 12 reports the strings of any brace-initialised temporary struct as maybe uninitialised.
-  add_compile_options(-Werror -Wno-error=maybe-uninitialized)
+  list(APPEND cxx_options -Werror)
 endif()
 add_compile_definitions(BOOST_DLL_USE_STD_FS)
 
 if(KEYSEAT_SANITIZE)
-  add_compile_options(-fsanitize=${KEYSEAT_SANITIZE} -fno-sanitize-recover=all)
-  add_link_options(-fsanitize=${KEYSEAT_SANITIZE})
+  list(APPEND cxx_options "-fsanitize=${KEYSEAT_SANITIZE}" -fno-sanitize-recover=all)
+  add_link_options("-fsanitize=${KEYSEAT_SANITIZE}")
   # vptr checks need the typeinfo of LibTorch classes that the wheel hides.
   if(KEYSEAT_SANITIZE MATCHES "undefined")
-    add_compile_options(-fno-sanitize=vptr)
+    list(APPEND cxx_options -fno-sanitize=vptr)
   endif()
   # KEYSEAT_ASAN: tensors come straight from malloc, so that the sanitizer sees each of them.
   if(KEYSEAT_SANITIZE MATCHES "address")
@@ -60,13 +61,17 @@ set(cache_program none)
 if(CCACHE_PROGRAM)
   set(cache_program "${CCACHE_PROGRAM}")
 endif()
-set(CMAKE_CXX_COMPILER_LAUNCHER
-    "${CMAKE_CURRENT_LIST_DIR}/compile.sh" "${CMAKE_SOURCE_DIR}" "${cache_program}")
+set(launcher "${CMAKE_CURRENT_LIST_DIR}/compile.sh" "${CMAKE_SOURCE_DIR}" "${cache_program}")
+set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
+set(CMAKE_CUDA_COMPILER_LAUNCHER ${launcher})
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  add_compile_options(-fpch-preprocess)
+  list(APPEND cxx_options -fpch-preprocess)
 elseif(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
+  list(APPEND cxx_options -Xclang -fno-pch-timestamp)
 endif()
+foreach(option ${cxx_options})
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${option}>")
+endforeach()
 
 # Gives a target the shared precompiled header (LibTorch, std, spdlog, nlohmann).
 function(keyseat_use_pch target)
