@@ -1,14 +1,52 @@
+// The tool's library: dispatches to the commands that need LibTorch and turns every failure into
+// text and an exit status.
 #include "tools/keyseat/entry.h"
 
-#include <cstdio>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
 
-#include "keyseat/version.h"
+#include <CLI/CLI.hpp>
+
+#include "keyseat/status.h"
+#include "tools/keyseat/tool_commands.h"
+
+namespace {
+
+struct Entry {
+  std::string_view name;
+  keyseat::tool::CommandFunction run;
+};
+
+constexpr int kUsage = 2;
+constexpr int kUnexpected = 1;
+
+}  // namespace
 
 int keyseat_tool_main(int argc, const char* const* argv) {
-  if (argc >= 1 && std::string_view(argv[0]) == "version") {
-    std::printf("keyseat %s, LibTorch %s\n", keyseat::version(), keyseat::libtorch_version());
+  static constexpr Entry kCommands[] = {
+      {"version", keyseat::tool::command_version},
+  };
+  try {
+    for (const Entry& command : kCommands) {
+      if (argc > 0 && command.name == argv[0]) return command.run(argc, argv);
+    }
+    fmt::print(stderr, "keyseat: no such command\n");
+    return kUsage;
+  } catch (const CLI::Success&) {
     return 0;
+  } catch (const CLI::Error& error) {
+    fmt::print(stderr, "keyseat {}: {}\n", argv[0], error.what());
+    return kUsage;
+  } catch (const keyseat::Error& error) {
+    fmt::print(stderr, "{}\n", keyseat::problems_text(error.problems()));
+    return error.problems().empty() ? kUnexpected
+                                    : keyseat::exit_status(error.problems().front().code);
+  } catch (const c10::Error& error) {
+    fmt::print(stderr, "keyseat {}: LibTorch failed: {}\n", argv[0],
+               error.what_without_backtrace());
+    return kUnexpected;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "keyseat {}: {}\n", argv[0], error.what());
+    return kUnexpected;
   }
-  std::fprintf(stderr, "keyseat: unknown command \"%s\"\n", argc >= 1 ? argv[0] : "");
-  return 2;
 }

@@ -2,14 +2,17 @@
 // commands that need it.
 #include <dlfcn.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 
+#include "base/suggest.h"
 #include "keyseat/version.h"
+#include "tools/keyseat/commands.h"
 #include "tools/keyseat/entry.h"
 
 namespace {
+
+constexpr int kUsageStatus = 2;
 
 // The library lies beside the executable's folder, in the build tree and installed: bin/../lib.
 std::filesystem::path tool_library() {
@@ -33,13 +36,36 @@ int run_tool(int argc, const char* const* argv) {
   return entry(argc, argv);
 }
 
+int usage(std::FILE* out) {
+  std::fprintf(out,
+               "keyseat %s: mixture-of-experts vision-language training, every part a plugin\n\n",
+               keyseat::version());
+  std::fprintf(out, "usage: keyseat COMMAND ...     keyseat COMMAND --help\n\ncommands:\n");
+  for (const auto& command : keyseat::tool::command_summaries()) {
+    std::fprintf(out, "  %-10s %s\n", std::string(command.name).c_str(),
+                 std::string(command.summary).c_str());
+  }
+  return out == stdout ? 0 : kUsageStatus;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Keyseat: mixture-of-experts vision-language training, every part a plugin"};
-  app.require_subcommand(1);
-  app.set_version_flag("--version", keyseat::version());
-  app.add_subcommand("version", "Print the versions of Keyseat and LibTorch");
-  CLI11_PARSE(app, argc, argv);
-  return run_tool(argc - 1, argv + 1);
+  const std::string_view name = argc > 1 ? argv[1] : "";
+  if (name == "--help" || name == "-h" || name == "help") return usage(stdout);
+  if (name == "--version") {
+    std::printf("keyseat %s\n", keyseat::version());
+    return 0;
+  }
+  std::vector<std::string> names;
+  for (const auto& command : keyseat::tool::command_summaries()) {
+    names.emplace_back(command.name);
+    if (command.name != name) continue;
+    return command.light != nullptr ? command.light(argc - 1, argv + 1)
+                                    : run_tool(argc - 1, argv + 1);
+  }
+  if (name.empty()) return usage(stderr);
+  std::fprintf(stderr, "keyseat: there is no command \"%s\". %s\n", argv[1],
+               keyseat::did_you_mean(name, names).c_str());
+  return kUsageStatus;
 }

@@ -1,0 +1,10 @@
+#pragma once
+// The commands of libkeyseat_tool.so, one per file command_NAME.cpp.
+
+#include "tools/keyseat/commands.h"
+
+namespace keyseat::tool {
+
+int command_version(int argc, const char* const* argv);
+
+}  // namespace keyseat::tool
