@@ -41,7 +41,8 @@ std::string bound_text(double bound) {
 
 std::string range_text(const OptionSpec& spec) {
   std::string text;
-  if (spec.minimum && spec.maximum) {
+  // A maximum of 2^53 and more only keeps integers exact; nobody meets it.
+  if (spec.minimum && spec.maximum && *spec.maximum < 0x1p53) {
     text = fmt::format(" from {} to {}", bound_text(*spec.minimum), bound_text(*spec.maximum));
   } else if (spec.minimum) {
     text = fmt::format(" of at least {}", bound_text(*spec.minimum));
@@ -55,7 +56,7 @@ std::string choices_text(const OptionSpec& spec) {
   std::string text;
   for (const std::string& choice : spec.choices) {
     if (!text.empty()) text += ", ";
-    text += quoted(choice);
+    text += quote(choice);
   }
   return text;
 }
@@ -234,7 +235,7 @@ std::string requirement_text(const OptionSpec& spec) {
   return "";
 }
 
-std::string quoted(const std::string& text) {
+std::string quote(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -260,7 +261,7 @@ std::string value_text(const OptionValue& value) {
   if (const auto* b = std::get_if<bool>(&value)) return *b ? "true" : "false";
   if (const auto* i = std::get_if<int64_t>(&value)) return std::to_string(*i);
   if (const auto* f = std::get_if<double>(&value)) return float_text(*f);
-  if (const auto* text = std::get_if<std::string>(&value)) return quoted(*text);
+  if (const auto* text = std::get_if<std::string>(&value)) return quote(*text);
   if (const auto* ints = std::get_if<std::vector<int64_t>>(&value)) return list_text(*ints);
   if (const auto* floats = std::get_if<std::vector<double>>(&value)) return list_text(*floats);
   if (const auto* strings = std::get_if<std::vector<std::string>>(&value)) {

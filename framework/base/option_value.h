@@ -18,7 +18,7 @@ KEYSEAT_API std::string requirement_text(const OptionSpec& spec);
 KEYSEAT_API std::string value_text(const OptionValue& value);
 
 // A TOML basic string: quotes, escapes for control characters.
-KEYSEAT_API std::string quoted(const std::string& text);
+KEYSEAT_API std::string quote(const std::string& text);
 
 // Brings `value` to the type that `spec` declares: int to float, "64MiB" to bytes, an empty list to
 // any list. Returns nothing if the value is acceptable, else one clause: `must be an integer of at

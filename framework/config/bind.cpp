@@ -100,8 +100,8 @@ class Binder {
       const auto& old = spec.old_names;
       if (std::find(old.begin(), old.end(), member.name) == old.end()) continue;
       notes_.push_back(fmt::format("{}: {} in {} is now called {}; the old name will go",
-                                   member.node.origin.text, quoted(member.name), rules_.label,
-                                   quoted(spec.name)));
+                                   member.node.origin.text, quote(member.name), rules_.label,
+                                   quote(spec.name)));
       return &spec;
     }
     return nullptr;
@@ -115,8 +115,8 @@ class Binder {
     if (std::find(given_.begin(), given_.end(), spec->name) != given_.end()) {
       problems_.push_back({Code::kC4Combination, member.where,
                            fmt::format("{} in {} is given twice, under its old and its new name",
-                                       quoted(spec->name), rules_.label),
-                           "", "Keep " + quoted(spec->name)});
+                                       quote(spec->name), rules_.label),
+                           "", "Keep " + quote(spec->name)});
       return;
     }
     given_.push_back(spec->name);
@@ -148,7 +148,7 @@ class Binder {
     if (wrong) {
       // Where only one value is allowed, its description says why.
       problems_.push_back({Code::kC3Value, wrong_place(node, spec),
-                           fmt::format("{} in {} {}", quoted(spec.name), rules_.label, *wrong),
+                           fmt::format("{} in {} {}", quote(spec.name), rules_.label, *wrong),
                            spec.choices.size() == 1 ? spec.doc : "", suggestion(spec, node)});
       return std::nullopt;
     }
@@ -182,10 +182,10 @@ class Binder {
                           std::find(meant_.begin(), meant_.end(), spec.name) != meant_.end();
     if (!spec.optional && !reported && !rules_.missing_allowed) {
       problems_.push_back({Code::kC3Value, table_where_,
-                           fmt::format("{} is missing in {}{}", quoted(spec.name), rules_.label,
+                           fmt::format("{} is missing in {}{}", quote(spec.name), rules_.label,
                                        table_given ? "" : ", which is not given"),
-                           "it has no default",
-                           fmt::format("add {} = ..., {}", spec.name, requirement_text(spec))});
+                           "It has no default",
+                           fmt::format("Add {} = ..., {}", spec.name, requirement_text(spec))});
     }
     options_.set(spec.name, {std::monostate(), "default", {}});
   }
@@ -203,11 +203,13 @@ class Binder {
     if (remedy.empty()) {
       std::string known;
       for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
-      remedy = names.empty() ? "No option is known here." : "Known: " + known + ".";
+      remedy = names.empty() ? "No option is known here" : "Known: " + known + ".";
     }
-    problems_.push_back({Code::kC2Unknown, member.where,
-                         fmt::format("unknown option {} in {}", quoted(member.name), rules_.label),
-                         "", remedy});
+    problems_.push_back(
+        {Code::kC2Unknown, member.where,
+         fmt::format("unknown {} {} in {}", member.node.is_table() ? "table" : "option",
+                     quote(member.name), rules_.label),
+         "", remedy});
   }
 
   const TableRules& rules_;

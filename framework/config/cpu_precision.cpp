@@ -5,6 +5,14 @@
 #include <sstream>
 
 namespace keyseat {
+namespace {
+
+bool this_cpu_has_native_bf16() {
+  std::ifstream stream("/proc/cpuinfo");
+  return has_native_bf16(std::string(std::istreambuf_iterator<char>(stream), {}));
+}
+
+}  // namespace
 
 bool has_native_bf16(const std::string& cpuinfo) {
   std::istringstream lines(cpuinfo);
@@ -26,8 +34,8 @@ Precision automatic_precision(DeviceKind device, std::string& reason) {
     reason = "bf16, as on every GPU";
     return Precision::kBf16;
   }
-  std::ifstream stream("/proc/cpuinfo");
-  const bool native = has_native_bf16(std::string(std::istreambuf_iterator<char>(stream), {}));
+  // Reading the file takes the kernel milliseconds.
+  static const bool native = this_cpu_has_native_bf16();
   reason =
       native ? "bf16: this CPU has native bf16 GEMM" : "fp32: this CPU has no native bf16 GEMM";
   return native ? Precision::kBf16 : Precision::kFp32;

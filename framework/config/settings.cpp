@@ -70,8 +70,8 @@ void read_model(const Options& options, const Node* table, ModelSettings& model,
     const bool has_element = given != nullptr && i < given->items.size();
     problems.push_back(
         {Code::kC3Value, has_element ? given->items[i].origin.where : options.where("freeze"),
-         fmt::format("\"freeze\" in [model] names {}, but no block has this name", quoted(name)),
-         "", did_you_mean(name, names)});
+         fmt::format("\"freeze\" in [model] names {}, but no block has this name", quote(name)), "",
+         did_you_mean(name, names)});
   }
   if (options.has("init")) model.init = options.get_string("init");
   const auto& allowed = options.get_string_list("init_allow");
@@ -101,7 +101,7 @@ void read_schedule(const Options& options, int64_t run_steps, ScheduleSettings& 
     if (!options.given(name)) return;
     problems.push_back(
         options.problem(Code::kC4Combination, name,
-                        fmt::format("has no effect on a schedule of kind {}", quoted(kind)), "",
+                        fmt::format("has no effect on a schedule of kind {}", quote(kind)), "",
                         "Remove it or choose another kind"));
   };
   if (schedule.kind == ScheduleKind::kConstant) without_effect("min_ratio");
@@ -143,12 +143,12 @@ void check_block_names(const std::vector<PluginChoice>& blocks,
     });
     if (!usable) {
       problems.push_back({Code::kC3Value, names_at[i],
-                          fmt::format("{} cannot be the name of a block", quoted(name)),
+                          fmt::format("{} cannot be the name of a block", quote(name)),
                           "It is the prefix of parameter names",
                           "Use letters, digits, \"_\" and \"-\""});
     } else if (!seen.insert(name).second) {
       problems.push_back({Code::kC4Combination, names_at[i],
-                          fmt::format("two blocks have the name {}", quoted(name)), "",
+                          fmt::format("two blocks have the name {}", quote(name)), "",
                           "Give each block of [[model.blocks]] a name of its own"});
     }
   }

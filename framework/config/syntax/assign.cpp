@@ -60,7 +60,7 @@ Node* element(Node& list, const std::string& part, const std::string& path,
   for (const Node& item : list.items) {
     if (!item.is_table()) continue;
     names.push_back(item.string_at("name"));
-    known += (known.empty() ? "" : ", ") + quoted(names.back());
+    known += (known.empty() ? "" : ", ") + quote(names.back());
   }
   if (names.empty()) {
     problems.push_back({Code::kC3Value, where,
@@ -68,7 +68,7 @@ Node* element(Node& list, const std::string& part, const std::string& path,
                         fmt::format("Write --set {}=[...]", path)});
   } else {
     problems.push_back({Code::kC2Unknown, where,
-                        fmt::format("{} has no element {}", path, quoted(part)),
+                        fmt::format("{} has no element {}", path, quote(part)),
                         fmt::format("There are {} (0 to {})", known, names.size() - 1),
                         did_you_mean(part, names)});
   }
@@ -96,7 +96,7 @@ void apply(Node& root, Assignment assignment, Problems& problems, Notes& notes) 
       }
     } else {
       problems.push_back({Code::kC3Value, where,
-                          fmt::format("{} is a value, so it has no key {}", path, quoted(part)),
+                          fmt::format("{} is a value, so it has no key {}", path, quote(part)),
                           "It is given at " + node->origin.text, ""});
       return;
     }

@@ -26,7 +26,7 @@ class Includer {
     const std::string identity = std::filesystem::weakly_canonical(path, error).string();
     if (std::find(open_.begin(), open_.end(), identity) != open_.end()) {
       problems_.push_back({Code::kC4Combination, asked_by,
-                           fmt::format("{} is a base of itself: {}", quoted(path), loop(identity)),
+                           fmt::format("{} is a base of itself: {}", quote(path), loop(identity)),
                            "", "Remove one of these `base` keys"});
       return std::nullopt;
     }
@@ -94,14 +94,14 @@ class Includer {
       problems_.push_back(
           {Code::kC2Unknown, member.where,
            fmt::format("{} does not belong here: {}:{} includes this file as base of [{}]",
-                       quoted(member.name), asked_by.file, asked_by.line, name),
+                       quote(member.name), asked_by.file, asked_by.line, name),
            fmt::format("Only [{}] of it would be read", name),
            "Name the file in a `base` at the top of the including file instead"});
     }
     Node* table = root.find(name);
     if (table == nullptr || !table->is_table()) {
       problems_.push_back({Code::kC3Value, asked_by,
-                           fmt::format("{} has no table [{}]", quoted(path), name), "", ""});
+                           fmt::format("{} has no table [{}]", quote(path), name), "", ""});
       return;
     }
     merge_over(below, std::move(*table), name, notes_);

@@ -107,7 +107,7 @@ std::optional<std::string> read_config_text(const std::string& path, const Sourc
                                             Problems& problems) {
   auto refuse = [&](const std::string& why) {
     problems.push_back({Code::kR7File, asked_by,
-                        fmt::format("cannot read {}: {}", quoted(path), why), "",
+                        fmt::format("cannot read {}: {}", quote(path), why), "",
                         "Check the path; paths in a file are relative to that file"});
     return std::nullopt;
   };

@@ -67,7 +67,7 @@ std::vector<std::string> split_key(std::string_view path) {
 }
 
 std::string key_text(const std::string& name) {
-  return !name.empty() && std::all_of(name.begin(), name.end(), is_bare) ? name : quoted(name);
+  return !name.empty() && std::all_of(name.begin(), name.end(), is_bare) ? name : quote(name);
 }
 
 std::string join_key(const std::string& path, const std::string& name) {
