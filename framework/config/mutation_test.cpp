@@ -118,7 +118,9 @@ TEST_CASE("mutation: damaged configurations load or get a code") {
   int loaded = 0;
   std::map<std::string, int> codes;
   for (unsigned seed = 0; seed < kFiles; ++seed) {
-    const std::string file = folder.write("a.toml", mutator.mutate(seed));
+    // A name of its own each: some file systems wait for the disk where a file is written anew.
+    const std::string name = std::to_string(seed) + ".toml";
+    const std::string file = folder.write(name, mutator.mutate(seed));
     const auto resolved = resolve_config({.file = file}, schemas);
     for (const Problem& problem : resolved.problems) {
       ++codes[code_name(problem.code)];
@@ -127,7 +129,7 @@ TEST_CASE("mutation: damaged configurations load or get a code") {
     if (!resolved.ok()) continue;
     ++loaded;
     // What loads can be printed and loaded again.
-    const std::string printed = folder.write("printed.toml", config_toml(resolved.config));
+    const std::string printed = folder.write("printed" + name, config_toml(resolved.config));
     const auto again = resolve_config({.file = printed}, schemas);
     INFO("seed " << seed << "\n" << problems_text(again.problems));
     CHECK(again.ok());
