@@ -72,9 +72,3 @@ endif()
 foreach(option ${cxx_options})
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${option}>")
 endforeach()
-
-# Gives a target the shared precompiled header (LibTorch, std, spdlog, nlohmann).
-function(keyseat_use_pch target)
-  target_link_libraries(${target} PRIVATE keyseat_headers)
-  target_precompile_headers(${target} REUSE_FROM keyseat_pch)
-endfunction()

@@ -7,9 +7,6 @@
 # keyseat_plugin_identity.h, which only keyseat/plugin.h includes.
 
 set(KEYSEAT_ABI_SCRIPT "${CMAKE_CURRENT_LIST_DIR}/KeyseatAbiHash.cmake")
-if(NOT KEYSEAT_INCLUDE_DIR)
-  set(KEYSEAT_INCLUDE_DIR "${CMAKE_SOURCE_DIR}/framework/include")
-endif()
 set(KEYSEAT_KINDS block strategy dispatcher recompute comm data optimizer)
 
 # Everything apart from header text that decides whether two objects can share C++ types.

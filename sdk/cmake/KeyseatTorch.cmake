@@ -35,8 +35,9 @@ target_link_libraries(keyseat_torch INTERFACE "${torch_lib_dir}/libtorch_cpu.so"
 target_link_options(keyseat_torch INTERFACE
   "LINKER:-rpath-link,${torch_lib_dir}:${torch_cuda_lib_dir}" "LINKER:--disable-new-dtags")
 
-# DT_RPATH (not RUNPATH) is inherited by the libraries LibTorch itself needs. Installed files find
-# LibTorch beside the prefix they were installed to; sdk and tools are relocatable together.
+# DT_RPATH (not RUNPATH) is inherited by the libraries LibTorch itself needs. In an installed tree,
+# libtorch beside bin and lib comes first, then the place where LibTorch was at build time.
 set(CMAKE_BUILD_RPATH "${torch_lib_dir}" "${torch_cuda_lib_dir}")
-set(CMAKE_INSTALL_RPATH "$ORIGIN" "$ORIGIN/../lib" "$ORIGIN/../../lib"
-    "$ORIGIN/../lib/libtorch/torch/lib" "$ORIGIN/../libtorch/torch/lib")
+set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib"
+    "$ORIGIN/../libtorch/torch/lib" "$ORIGIN/../libtorch/nvidia/cu13/lib"
+    "${torch_lib_dir}" "${torch_cuda_lib_dir}")
