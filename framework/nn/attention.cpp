@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "nn/attention_cpu.h"
+#include "nn/attention_cuda.h"
 #include "nn/contract.h"
 #include "nn/naive.h"
 
@@ -36,8 +38,12 @@ void check_inputs(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
 
 at::Tensor varlen_attention(const at::Tensor& q_Tnd, const at::Tensor& k_Tmd,
                             const at::Tensor& v_Tmd, const std::vector<int64_t>& cu_seqlens,
-                            bool causal, double scale, Kernels) {
+                            bool causal, double scale, Kernels kernels) {
   check_inputs(q_Tnd, k_Tmd, v_Tmd, cu_seqlens);
+  if (kernels == Kernels::kFast && q_Tnd.size(0) > 0) {
+    if (q_Tnd.is_cpu()) return cpu_attention(q_Tnd, k_Tmd, v_Tmd, cu_seqlens, causal, scale);
+    if (q_Tnd.is_cuda()) return cuda_attention(q_Tnd, k_Tmd, v_Tmd, cu_seqlens, causal, scale);
+  }
   return naive::varlen_attention(q_Tnd, k_Tmd, v_Tmd, cu_seqlens, causal, scale);
 }
 

@@ -1,7 +1,6 @@
 // Token embedding; the gradient goes row by row into the sink, never through a [V, H] temporary.
 #include <ATen/Parallel.h>
 #include <ATen/ops/aminmax.h>
-#include <ATen/ops/embedding.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -9,6 +8,7 @@
 #include "keyseat/nn/linear.h"
 #include "nn/contract.h"
 #include "nn/parameter_gradient.h"
+#include "nn/select_rows.h"
 
 namespace keyseat::nn {
 namespace {
@@ -29,6 +29,7 @@ void check_ids(const at::Tensor& ids_T, int64_t vocabulary) {
 
 // table_VH[ids_T] += dy_TH. Threads split the columns, so equal ids never meet.
 void add_into_rows(const at::Tensor& table_VH, const at::Tensor& ids_T, const at::Tensor& dy_TH) {
+  if (ids_T.numel() == 0) return;
   const bool plain_memory = table_VH.is_cpu() && table_VH.is_contiguous() &&
                             table_VH.scalar_type() == at::kFloat &&
                             dy_TH.scalar_type() == at::kFloat;
@@ -55,7 +56,7 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
                             const at::Tensor& table, const ParamHandle& handle) {
     context->save_for_backward({table.requires_grad() ? ids_T : at::Tensor()});
     context->saved_data["table"] = handle.capsule();
-    return at::embedding(table, ids_T);
+    return select_rows(table, ids_T);
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
@@ -63,8 +64,7 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
     const ParamHandle table = ParamHandle::from_capsule(context->saved_data["table"]);
     const at::Tensor ids = context->get_saved_variables()[0];
     const GradientBuffer buffer(table);
-    add_into_rows(buffer.tensor(), ids.flatten(),
-                  gradients[0].reshape({-1, table.value().size(1)}));
+    add_into_rows(buffer.tensor(), ids, gradients[0]);
     return {{}, buffer.hand_over(), {}};
   }
 };

@@ -24,7 +24,7 @@ struct InterpolateFunction : torch::autograd::Function<InterpolateFunction> {
     const auto saved = context->get_saved_variables();
     const at::Tensor dy_PC = gradients[0].to(at::kFloat);
     const GradientBuffer buffer(ParamHandle::from_capsule(context->saved_data["table"]));
-    for (int64_t tap = 0; tap < 4; ++tap) {
+    for (int64_t tap = 0; tap < 4 && dy_PC.size(0) > 0; ++tap) {
       buffer.tensor().index_add_(0, saved[0].select(0, tap),
                                  dy_PC.mul(saved[1].select(0, tap).unsqueeze(-1)));
     }

@@ -15,13 +15,13 @@ using torch::autograd::variable_list;
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
   // Values are passed beside their handles so that autograd sees them as inputs.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& bias, const ParamHandle& weight_handle,
+                            const std::optional<at::Tensor>& bias, const ParamHandle& weight_handle,
                             const ParamHandle& bias_handle) {
     // A frozen weight needs no input kept.
     context->save_for_backward({weight.requires_grad() ? x : at::Tensor()});
     context->saved_data["weight"] = weight_handle.capsule();
-    if (bias.defined()) context->saved_data["bias"] = bias_handle.capsule();
-    return at::linear(x, weight, bias.defined() ? std::make_optional(bias) : std::nullopt);
+    if (bias) context->saved_data["bias"] = bias_handle.capsule();
+    return at::linear(x, weight, bias);
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
@@ -34,7 +34,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
       at::Tensor x_MI = context->get_saved_variables()[0].reshape({-1, in});
       dweight = hand_over_product(weight, dy_MO, x_MI);
     }
-    if (context->needs_input_grad(2)) {
+    if (context->saved_data.count("bias") && context->needs_input_grad(2)) {
       const ParamHandle bias = ParamHandle::from_capsule(context->saved_data["bias"]);
       dbias = hand_over(bias, dy_MO.sum(0, /*keepdim=*/false, at::kFloat));
     }
@@ -46,8 +46,9 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x_TI, const ParamHandle& weight_OI, const ParamHandle& bias_O) {
-  return LinearFunction::apply(x_TI, weight_OI.value(),
-                               bias_O.defined() ? bias_O.value() : at::Tensor(), weight_OI, bias_O);
+  const std::optional<at::Tensor> bias =
+      bias_O.defined() ? std::make_optional(bias_O.value()) : std::nullopt;
+  return LinearFunction::apply(x_TI, weight_OI.value(), bias, weight_OI, bias_O);
 }
 
 }  // namespace keyseat::nn

@@ -28,15 +28,15 @@ at::Tensor segment_attention(const at::Tensor& q_Lnd, const at::Tensor& k_Lmd,
 at::Tensor varlen_attention(const at::Tensor& q_Tnd, const at::Tensor& k_Tmd,
                             const at::Tensor& v_Tmd, const std::vector<int64_t>& cu_seqlens,
                             bool causal, double scale) {
-  // The empty narrow gives the result a graph where there is no segment at all.
-  std::vector<at::Tensor> outputs = {q_Tnd.narrow(0, 0, 0)};
-  for (size_t i = 0; i + 1 < cu_seqlens.size(); ++i) {
-    const int64_t begin = cu_seqlens[i], length = cu_seqlens[i + 1] - begin;
-    if (length == 0) continue;
+  std::vector<at::Tensor> outputs;
+  const auto attend = [&](int64_t begin, int64_t length) {
     outputs.push_back(segment_attention(q_Tnd.narrow(0, begin, length),
                                         k_Tmd.narrow(0, begin, length),
                                         v_Tmd.narrow(0, begin, length), causal, scale));
-  }
+  };
+  for (size_t i = 0; i + 1 < cu_seqlens.size(); ++i)
+    if (cu_seqlens[i + 1] > cu_seqlens[i]) attend(cu_seqlens[i], cu_seqlens[i + 1] - cu_seqlens[i]);
+  if (outputs.empty()) attend(0, 0);  // no rows: an empty result with a graph
   return at::cat(outputs, 0);
 }
 

@@ -7,7 +7,8 @@ at::Tensor rms_norm(const at::Tensor& x_TH, const ParamHandle& weight_H, double 
   at::Tensor wide_TH = x_TH.to(wide_type(x_TH));
   at::Tensor rstd_T1 = wide_TH.square().mean(-1, /*keepdim=*/true).add(eps).rsqrt();
   // Cast back before multiplying the weight, as transformers does.
-  return wide_TH.mul(rstd_T1).to(x_TH.scalar_type()).mul(weight_H.value());
+  const at::ScalarType dtype = x_TH.scalar_type();
+  return wide_TH.mul(rstd_T1).to(dtype).mul(weight_H.value()).to(dtype);
 }
 
 at::Tensor layer_norm(const at::Tensor& x_TH, const ParamHandle& weight_H,

@@ -42,9 +42,11 @@ RopeTables mrope_tables(const at::Tensor& position_ids_3T, int64_t rotary_dim, d
                         const std::vector<int64_t>& section) {
   const at::Device device = position_ids_3T.device();
   at::Tensor axes = at::tensor(frequency_axes(rotary_dim / 2, section), at::kLong).to(device);
-  at::Tensor positions_Tf = position_ids_3T.to(at::kFloat).index_select(0, axes).t();
+  const int64_t rows = position_ids_3T.size(1);
+  at::Tensor positions_Tf =
+      position_ids_3T.t().to(at::kFloat).gather(1, axes.expand({rows, axes.numel()}));
   at::Tensor angles_Tf = positions_Tf.mul(inverse_frequencies(rotary_dim, theta).to(device));
-  return {angles_Tf.cos().contiguous(), angles_Tf.sin().contiguous()};
+  return {angles_Tf.cos(), angles_Tf.sin()};
 }
 
 RopeTables vision_rope_tables(const std::vector<int64_t>& grid_thw, int64_t merge_size,

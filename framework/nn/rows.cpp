@@ -2,6 +2,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "keyseat/nn/linear.h"
+#include "nn/select_rows.h"
 
 namespace keyseat::nn {
 namespace {
@@ -15,6 +16,7 @@ struct RowsFunction : torch::autograd::Function<RowsFunction> {
     context->save_for_backward({index_R});
     context->saved_data["add"] = add;
     at::Tensor y_TH = x_TH.clone(at::MemoryFormat::Contiguous);
+    if (index_R.numel() == 0) return y_TH;  // LibTorch's index operations refuse zero rows
     return add ? y_TH.index_add_(0, index_R, source_RH) : y_TH.index_copy_(0, index_R, source_RH);
   }
 
@@ -25,7 +27,7 @@ struct RowsFunction : torch::autograd::Function<RowsFunction> {
     if (context->needs_input_grad(0)) {
       dx_TH = context->saved_data["add"].toBool() ? dy_TH : dy_TH.index_fill(0, index_R, 0);
     }
-    if (context->needs_input_grad(1)) dsource_RH = dy_TH.index_select(0, index_R);
+    if (context->needs_input_grad(1)) dsource_RH = select_rows(dy_TH, index_R);
     return {dx_TH, dsource_RH, {}, {}};
   }
 };

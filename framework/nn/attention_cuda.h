@@ -1,0 +1,13 @@
+// Attention for CUDA tensors. Legend as in keyseat/nn/attention.h.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+namespace keyseat::nn {
+
+at::Tensor cuda_attention(const at::Tensor& q_Tnd, const at::Tensor& k_Tmd, const at::Tensor& v_Tmd,
+                          const std::vector<int64_t>& cu_seqlens, bool causal, double scale);
+
+}  // namespace keyseat::nn
