@@ -13,6 +13,7 @@
 
 #include "keyseat/data/fault.h"
 #include "keyseat/data/image.h"
+#include "keyseat/data/patch_grid.h"
 #include "keyseat/export.h"
 
 namespace keyseat::data {
@@ -26,16 +27,6 @@ struct PatchFormat {
 
   int64_t factor() const { return patch_size * merge_size; }  // edges are multiples of it
   int64_t row_size() const { return 3 * temporal_patch_size * patch_size * patch_size; }
-};
-
-// A row of grid_thw: frame groups, patch rows, patch columns.
-struct PatchGrid {
-  int64_t t = 0;
-  int64_t h = 0;
-  int64_t w = 0;
-
-  int64_t patches() const { return t * h * w; }
-  bool operator==(const PatchGrid&) const = default;
 };
 
 class KEYSEAT_API PatchCutter {
