@@ -100,9 +100,12 @@ class Resolver {
     const Node* node = table("plugins");
     ConfigSection& section = bind_core("plugins", node);
     PluginFolders& folders = config().plugins;
-    folders.search = request_.plugin_dirs;
+    for (const std::string& path : request_.plugin_dirs) {
+      folders.search.push_back({path, "--plugin-dir"});
+    }
+    const std::string origin = section.options.entries().at("search").origin;
     for (const std::string& path : section.options.get_string_list("search")) {
-      folders.search.push_back(path);
+      folders.search.push_back({path, origin});
     }
     folders.where = node != nullptr ? node->origin.where : file();
     OptionSchema pins;

@@ -30,7 +30,11 @@ struct PluginSchema {
 };
 
 struct PluginFolders {
-  std::vector<std::string> search;          // absolute, in order
+  struct Folder {
+    std::string path;    // absolute
+    std::string origin;  // "--plugin-dir", "a.toml:3"
+  };
+  std::vector<Folder> search;               // in order
   std::map<std::string, std::string> pins;  // "kind/name" -> SHA-256 in hexadecimal
   SourcePosition where;                     // of [plugins]
 };
