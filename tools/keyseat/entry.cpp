@@ -24,6 +24,7 @@ constexpr int kUnexpected = 1;
 
 int keyseat_tool_main(int argc, const char* const* argv) {
   static constexpr Entry kCommands[] = {
+      {"config", keyseat::tool::command_config},
       {"version", keyseat::tool::command_version},
   };
   try {

@@ -5,6 +5,7 @@
 
 namespace keyseat::tool {
 
+int command_config(int argc, const char* const* argv);
 int command_version(int argc, const char* const* argv);
 
 }  // namespace keyseat::tool

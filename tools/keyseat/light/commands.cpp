@@ -4,6 +4,7 @@ namespace keyseat::tool {
 
 const std::vector<CommandSummary>& command_summaries() {
   static const std::vector<CommandSummary> commands = {
+      {"config", "Print every value of a configuration and where it comes from", nullptr},
       {"version", "Print the versions of Keyseat and LibTorch", nullptr},
   };
   return commands;
