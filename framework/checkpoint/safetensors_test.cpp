@@ -40,7 +40,7 @@ TEST_CASE("safetensors: what is written is read back bitwise, for every dtype") 
   CHECK(reader.names().size() == tensors.size());
   for (const auto& [name, tensor] : tensors) {
     CHECK(reader.tensor(name).equal(tensor));
-    CHECK(reader.dtype(name) == tensor.scalar_type());
+    CHECK((reader.dtype(name) == tensor.scalar_type()));
     CHECK(reader.shape(name) == tensor.sizes().vec());
   }
   CHECK(!std::filesystem::exists(path + ".partial"));

@@ -48,6 +48,15 @@ struct KEYSEAT_API Row {
   RowFacts facts;
 };
 
+// Standard names of a row, with their dtype and number of dimensions. Units may read these without
+// a writer; no unit may write them.
+struct BatchTensor {
+  const char* name;
+  at::ScalarType dtype;
+  int dims;
+};
+KEYSEAT_API const std::vector<BatchTensor>& batch_tensors();
+
 // What blocks ask of the data source; the core merges the specs of all blocks (a contradiction is
 // C4).
 struct KEYSEAT_API InputSpec {

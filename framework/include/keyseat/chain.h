@@ -19,8 +19,16 @@ struct Version {
   TensorSpec spec;           // the writer's; for batch and derived tensors the first reader's
   int writer = -1;           // unit; -1: batch or derived
   int derived = -1;          // index into Chain::derived(), or -1
-  std::vector<int> readers;  // units, ascending
+  std::vector<int> readers;  // units, ascending; of a batch tensor also those that read it through
+                             // a derived one
   bool needs_grad = false;   // something trainable in or before its writer, and differentiable
+};
+
+// A parameter by its place: the unit in the chain, the ParamSpec in the unit.
+struct ParamRef {
+  int unit = -1;
+  int param = -1;
+  bool operator==(const ParamRef&) const = default;
 };
 
 struct ChainUnit {
@@ -30,7 +38,8 @@ struct ChainUnit {
   std::vector<int> reads;  // versions, in spec order
   std::vector<int> writes;
   std::vector<std::string> param_names;  // global: "decoder.layers.3.q_proj"
-  bool trainable = false;                // has parameters and its block is not frozen
+  std::vector<ParamRef> owners;  // per parameter: itself, or the first unit's of its tie group
+  bool trainable = false;        // has parameters and its block is not frozen
   bool runs_backward = false;  // trainable, or a read needs grad; and some write is differentiable
 };
 
@@ -43,14 +52,18 @@ struct NamedBlock {
 
 class KEYSEAT_API Chain {
  public:
-  // Problems (C4): a read without a writer, dims that disagree, an unknown anchor, an unknown block
-  // in `freeze`, equal names. `freeze`: names of blocks.
+  // Problems (C4, all at once): a read without a writer, dims or dtypes of writer and reader that
+  // disagree, an unknown or ambiguous anchor, equal names, tie groups that differ in shape or are
+  // half frozen, InputSpecs that contradict, an unknown block in `freeze` (names of blocks). The
+  // chain is usable only where there are none.
   static Chain build(std::vector<NamedBlock> blocks, const std::vector<std::string>& freeze,
                      Problems& problems);
 
   const std::vector<ChainUnit>& units() const { return units_; }
   const std::vector<Version>& versions() const { return versions_; }
   const std::vector<DerivedSpec>& derived() const { return derived_; }
+  // Versions (of batch tensors) that derived tensor `index` is made from, in the order of its spec.
+  const std::vector<int>& derived_reads(int index) const { return derived_reads_.at(index); }
   const std::vector<NamedBlock>& blocks() const { return blocks_; }
   const InputSpec& input() const { return input_; }
   int size() const { return static_cast<int>(units_.size()); }
@@ -61,10 +74,13 @@ class KEYSEAT_API Chain {
   int64_t trainable_count() const;
 
  private:
-  std::vector<NamedBlock> blocks_;
+  friend class ChainBuilder;
+  int64_t count(bool trainable_only) const;
+  std::vector<NamedBlock> blocks_;  // before the units: a block outlives its units
   std::vector<ChainUnit> units_;
   std::vector<Version> versions_;
   std::vector<DerivedSpec> derived_;
+  std::vector<std::vector<int>> derived_reads_;
   InputSpec input_;
 };
 
