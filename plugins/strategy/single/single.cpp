@@ -1,0 +1,190 @@
+#include "single.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include "keyseat/memory.h"
+#include "keyseat/random.h"
+
+namespace keyseat_strategy_single {
+
+using namespace keyseat;
+
+namespace {
+
+// memset by chunks; on the CPU it beats at::zero_, which stores through the caches.
+void zero(const at::Tensor& flat) {
+  if (!flat.is_cpu()) {
+    flat.zero_();
+    return;
+  }
+  auto* const bytes = static_cast<char*>(flat.data_ptr());
+  at::parallel_for(0, static_cast<int64_t>(flat.nbytes()), int64_t{1} << 20,
+                   [bytes](int64_t begin, int64_t end) {
+                     std::memset(bytes + begin, 0, static_cast<size_t>(end - begin));
+                   });
+}
+
+void initialise(const at::Tensor& master, const ParamSpec& spec, uint64_t seed) {
+  switch (spec.init.kind) {
+    case Init::Kind::kZeros:
+      master.zero_();
+      return;
+    case Init::Kind::kOnes:
+      master.fill_(1);
+      return;
+    case Init::Kind::kNormal:
+      break;
+  }
+  if (master.is_cpu()) {
+    fill_normal(master, seed, spec.init.std);
+    return;
+  }
+  const at::Tensor host = master.cpu();
+  fill_normal(host, seed, spec.init.std);
+  master.copy_(host);
+}
+
+}  // namespace
+
+Single::Single(const Options&, const PluginHost&) {}
+
+OptionSchema Single::options() { return {}; }
+
+MeshDegrees Single::degrees(int64_t) const { return {}; }
+
+Problems Single::validate(const StrategyFacts& facts, const Chain&) const {
+  if (facts.world == 1) return {};
+  return {{Code::kC4Combination,
+           {},
+           fmt::format("strategy \"single\" runs on one rank, but {} were launched", facts.world),
+           "it neither shards parameters nor reduces gradients",
+           "launch one rank, or choose a strategy that spreads the model (strategy.plugin)"}};
+}
+
+void Single::place(const StrategyFacts& facts, const Chain& chain, const Mesh&, Comm&) {
+  chain_ = &chain;
+  memory_.clear();
+  shards_.clear();
+  for (int unit = 0; unit < chain.size(); ++unit) {
+    memory_.push_back(
+        std::make_unique<UnitMemory>(chain, unit, facts.compute_dtype, facts.device, memory_));
+    const std::vector<ParamSpec>& specs = chain.units()[unit].unit->spec().params;
+    for (int param = 0; param < static_cast<int>(specs.size()); ++param) {
+      if (!memory_[unit]->owns(param)) continue;
+      const at::Tensor master = memory_[unit]->master(param);
+      initialise(master, specs[param],
+                 derive_seed(facts.seed, chain.units()[unit].param_names[param]));
+      const at::Tensor copy = memory_[unit]->compute_copy(param);
+      if (copy.defined()) copy.copy_(master);
+    }
+  }
+}
+
+void Single::schedule(StepPlan plan, Executor& executor) {
+  if (plan.training) zero_gradients();
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    const auto micro_batch = static_cast<int64_t>(i);
+    const std::unique_ptr<Store> store =
+        executor.begin(std::move(plan.rows[i]), micro_batch, plan.training);
+    executor.forward(*store, 0, chain_->size());
+    if (plan.on_forward) plan.on_forward(micro_batch, executor, *store);
+    if (plan.training) executor.backward(*store, 0, chain_->size());
+  }
+}
+
+void Single::zero_gradients() {
+  for (const auto& memory : memory_) {
+    if (memory->flat_gradient().defined()) zero(memory->flat_gradient());
+  }
+}
+
+std::vector<OptimizerShard>& Single::shards(int64_t states) {
+  if (!shards_.empty()) return shards_;
+  const MemoryScope scope(MemoryCategory::kOptimizer);
+  for (int index = 0; index < chain_->size(); ++index) {
+    const ChainUnit& unit = chain_->units()[index];
+    const UnitMemory& memory = *memory_[index];
+    if (!memory.flat_gradient().defined()) continue;
+    std::vector<at::Tensor> flat_states;
+    for (int64_t i = 0; i < states; ++i) {
+      flat_states.push_back(at::zeros({memory.elements()}, memory.flat_gradient().options()));
+    }
+    const std::vector<ParamSpec>& specs = unit.unit->spec().params;
+    for (int param = 0; param < static_cast<int>(specs.size()); ++param) {
+      if (!memory.owns(param)) continue;
+      OptimizerShard shard;
+      shard.spec = &specs[param];
+      shard.name = unit.param_names[param];
+      shard.end = specs[param].numel();
+      shard.master = memory.master(param);
+      shard.grad = memory.gradient(param);
+      for (const at::Tensor& flat : flat_states) shard.state.push_back(memory.range(flat, param));
+      shard.compute = memory.compute_copy(param);
+      shards_.push_back(std::move(shard));
+    }
+  }
+  return shards_;
+}
+
+std::vector<NormGroup> Single::norm_groups() {
+  // The padding between parameters is zero and stays so; tied parameters lie only at their owner.
+  NormGroup group;
+  for (const auto& memory : memory_) {
+    if (memory->flat_gradient().defined()) group.gradients.push_back(memory->flat_gradient());
+  }
+  return {group};
+}
+
+const ParamSpec& Single::spec(ParamRef owner) const {
+  return chain_->units()[owner.unit].unit->spec().params[owner.param];
+}
+
+at::Tensor Single::read_master(int unit, int param) {
+  const ParamRef owner = chain_->units()[unit].owners[param];
+  return memory_[owner.unit]->master(owner.param).view(spec(owner).shape);
+}
+
+void Single::write_master(int unit, int param, const at::Tensor& value) {
+  const at::NoGradGuard no_grad;
+  const ParamRef owner = chain_->units()[unit].owners[param];
+  const at::Tensor master = memory_[owner.unit]->master(owner.param);
+  master.view(spec(owner).shape).copy_(value);
+  const at::Tensor copy = memory_[owner.unit]->compute_copy(owner.param);
+  if (copy.defined()) copy.copy_(master);
+}
+
+at::Tensor Single::read_gradient(int unit, int param) {
+  const ParamRef owner = chain_->units()[unit].owners[param];
+  const UnitMemory& memory = *memory_[owner.unit];
+  if (!memory.flat_gradient().defined()) return {};
+  return memory.gradient(owner.param).view(spec(owner).shape);
+}
+
+MemoryEstimate Single::estimate(const StrategyFacts& facts, const Chain& chain,
+                                const WorkloadShape& shape, int64_t optimizer_states) const {
+  const double master = at::elementSize(at::kFloat);
+  const double copy = facts.compute_dtype == at::kFloat ? 0 : at::elementSize(facts.compute_dtype);
+  const auto all = static_cast<double>(chain.parameter_count());
+  const auto trained = static_cast<double>(chain.trainable_count());
+  MemoryEstimate bytes;
+  bytes.parameters = all * (master + copy);
+  bytes.gradients = trained * master;
+  bytes.optimizer = trained * master * static_cast<double>(optimizer_states);
+  for (const ChainUnit& unit : chain.units()) {
+    const double kept = unit.unit->cost(shape).activation_bytes;
+    if (unit.runs_backward) bytes.activations += kept;
+    // While a unit runs backward, the gradients of what it kept come on top.
+    bytes.transient = std::max(bytes.transient, kept);
+  }
+  return bytes;
+}
+
+const Params& Single::before_forward(int unit, bool training) {
+  return training ? memory_[unit]->trained() : memory_[unit]->untracked();
+}
+
+const Params& Single::before_backward(int unit) { return memory_[unit]->trained(); }
+
+}  // namespace keyseat_strategy_single
