@@ -80,15 +80,6 @@ void append_tail(int64_t pad_to, RowFacts& facts, Flat& flat) {
 
 }  // namespace
 
-std::vector<int64_t> shifted_labels(const std::vector<int64_t>& tokens,
-                                    const std::vector<bool>& supervised) {
-  std::vector<int64_t> labels(tokens.size(), kIgnored);
-  for (size_t i = 0; i + 1 < tokens.size(); ++i) {
-    if (supervised[i + 1]) labels[i] = tokens[i + 1];
-  }
-  return labels;
-}
-
 Row pack(const std::vector<const Sample*>& samples, const PackOptions& options, int64_t failed) {
   Row row;
   RowFacts& facts = row.facts;

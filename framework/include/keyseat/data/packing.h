@@ -22,9 +22,4 @@ struct PackOptions {
 KEYSEAT_API Row pack(const std::vector<const Sample*>& samples, const PackOptions& options,
                      int64_t failed = 0);
 
-// Labels of a sample whose position i has the target tokens[i + 1] where `supervised[i + 1]`, else
-// -100; the last one is -100.
-KEYSEAT_API std::vector<int64_t> shifted_labels(const std::vector<int64_t>& tokens,
-                                                const std::vector<bool>& supervised);
-
 }  // namespace keyseat::data

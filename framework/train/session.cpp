@@ -1,0 +1,146 @@
+#include "train/session.h"
+
+#include <ATen/Parallel.h>
+
+#include "checkpoint/hf_weights.h"
+#include "keyseat/safetensors.h"
+
+namespace keyseat::train {
+
+namespace {
+
+void throw_if_any(Problems problems) {
+  if (!problems.empty()) throw Error(std::move(problems));
+}
+
+void append(Problems& all, Problems more) {
+  all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
+
+}  // namespace
+
+Session::Session(RunConfig config, Registry& registry, SessionOptions options)
+    : config_(std::move(config)), registry_(registry) {
+  const RunSettings& run = config_.run;
+  if (run.threads > 0) at::set_num_threads(static_cast<int>(run.threads));
+  facts_.compute_dtype = run.precision == Precision::kBf16 ? at::kBFloat16 : at::kFloat;
+  facts_.device = run.device == DeviceKind::kCuda ? at::kCUDA : at::kCPU;
+  facts_.ranks_per_node = run.ranks_per_node > 0 ? run.ranks_per_node : facts_.world;
+  facts_.seed = run.seed;
+
+  comm_ = make<Comm>(config_.comm);
+  recompute_ = make<Recompute>(config_.recompute);
+  dispatcher_ = make<Dispatcher>(config_.dispatcher);
+  optimizer_ = make<Optimizer>(config_.optimizer);
+  strategy_ = make<Strategy>(config_.strategy);
+
+  // Everything that can be refused is refused before anything is allocated.
+  build_chain();
+  Problems problems;
+  mesh_ = Mesh::build(strategy_->degrees(facts_.world), facts_.world, facts_.rank,
+                      facts_.ranks_per_node, problems);
+  append(problems, comm_->validate(Rendezvous{}));
+  append(problems, strategy_->validate(facts_, chain_));
+  append(problems, dispatcher_problems());
+  throw_if_any(std::move(problems));
+
+  comm_->connect(Rendezvous{});
+  strategy_->place(facts_, chain_, mesh_, *comm_);
+  if (!config_.model.init.empty()) load_weights(config_.model.init);
+  if (options.data) data_ = open_data(config_.data, /*training=*/true);
+
+  ExecutorServices services;
+  services.comm = comm_.get();
+  services.mesh = &mesh_;
+  services.dispatcher = dispatcher_.get();
+  services.recompute = recompute_.get();
+  services.events = strategy_.get();
+  services.taps = options.taps;
+  services.kernels = options.kernels;
+  services.compute_dtype = facts_.compute_dtype;
+  services.device = facts_.device;
+  services.seed = facts_.seed;
+  services.aux_pooled = config_.loss.aux_scope == AuxScope::kPooled;
+  executor_ = std::make_unique<Executor>(chain_, services);
+}
+
+Session::~Session() = default;
+
+template <typename Interface>
+std::shared_ptr<Interface> Session::make(const PluginChoice& choice) const {
+  return registry_
+      .create<Interface>(choice.kind, choice.name, choice.options, choice.instance, facts_.seed)
+      .value_or_throw();
+}
+
+void Session::build_chain() {
+  std::vector<NamedBlock> blocks;
+  for (const PluginChoice& choice : config_.model.blocks) {
+    blocks.push_back(
+        {choice.instance, choice.kind + "/" + choice.name, make<Block>(choice), choice.where});
+  }
+  Problems problems;
+  chain_ = Chain::build(std::move(blocks), config_.model.freeze, problems);
+  throw_if_any(std::move(problems));
+}
+
+// Asks the dispatcher about every MoE layer that differs from the ones before.
+Problems Session::dispatcher_problems() const {
+  std::set<std::array<int64_t, 3>> asked;
+  Problems problems;
+  for (const ChainUnit& unit : chain_.units()) {
+    const UnitSpec& spec = unit.unit->spec();
+    for (const ParamSpec& param : spec.params) {
+      if (param.domain != ParamDomain::kExpert) continue;
+      const DispatcherFacts facts{param.shape[0], spec.top_k, param.shape[2]};
+      if (asked.insert({facts.experts, facts.top_k, facts.hidden}).second) {
+        append(problems, dispatcher_->validate(facts, mesh_));
+      }
+      break;  // the first expert matrix reads the hidden width
+    }
+  }
+  return problems;
+}
+
+std::shared_ptr<Data> Session::open_data(const PluginChoice& choice, bool training) {
+  auto data = make<Data>(choice);
+  DataFacts facts;
+  facts.input = chain_.input();
+  facts.seed = facts_.seed;
+  facts.data_ranks = mesh_.data_degree();
+  facts.data_rank = mesh_.data_rank();
+  facts.training = training;
+  throw_if_any(data->open(facts));
+  return data;
+}
+
+void Session::load_weights(const std::string& path) {
+  const SafetensorsReader file = SafetensorsReader::open(path).value_or_throw();
+  const checkpoint::WeightReport report =
+      checkpoint::load_hf_weights(chain_, file, [&](int unit, int param, const at::Tensor& value) {
+        strategy_->write_master(unit, param, value);
+      });
+  strategy_->after_update();  // compute copies follow the masters
+  const ModelSettings& model = config_.model;
+  checkpoint::WeightReport refused = report;
+  if (model.allow_missing) refused.missing.clear();
+  if (model.allow_unexpected) refused.unexpected.clear();
+  if (model.allow_shape) refused.mis_shaped.clear();
+  if (!refused.clean()) {
+    throw Error(Problem{Code::kR6Data,
+                        {path, 0, 0},
+                        "the weights do not fit the model:\n" + refused.text(),
+                        "every parameter needs one tensor of its shape",
+                        "Check the model's options, or allow it with model.init_allow."});
+  }
+  if (!report.clean()) spdlog::warn("{}: allowed by model.init_allow:\n{}", path, report.text());
+  spdlog::info("{} parameters loaded from {}", report.loaded, path);
+}
+
+void Session::save_weights(const std::string& path) {
+  const auto tensors = checkpoint::to_hf_tensors(
+      chain_, [&](int unit, int param) { return strategy_->read_master(unit, param); });
+  write_safetensors(path, tensors, {{"format", "pt"}});
+}
+
+}  // namespace keyseat::train

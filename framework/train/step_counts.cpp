@@ -1,0 +1,95 @@
+#include "train/step_counts.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+namespace keyseat::train {
+
+namespace {
+
+constexpr int64_t kFields = 8;
+
+void store(const RowCounts& counts, int64_t* out) {
+  const int64_t values[kFields] = {counts.tokens,        counts.padding, counts.patches,
+                                   counts.visual_tokens, counts.images,  counts.supervised,
+                                   counts.samples,       counts.failed};
+  std::copy(std::begin(values), std::end(values), out);
+}
+
+RowCounts load(const int64_t* in) {
+  RowCounts counts;
+  counts.tokens = in[0];
+  counts.padding = in[1];
+  counts.patches = in[2];
+  counts.visual_tokens = in[3];
+  counts.images = in[4];
+  counts.supervised = in[5];
+  counts.samples = in[6];
+  counts.failed = in[7];
+  return counts;
+}
+
+}  // namespace
+
+StepCounts gather_counts(std::vector<Row>& rows, Comm& comm, int64_t world) {
+  const auto micro_batches = static_cast<int64_t>(rows.size());
+  const at::Tensor own = at::zeros({micro_batches, kFields}, at::kLong);
+  for (int64_t m = 0; m < micro_batches; ++m)
+    store(rows[m].facts.counts, own.data_ptr<int64_t>() + m * kFields);
+  const at::Tensor all = at::empty({world * micro_batches, kFields}, at::kLong);
+  std::vector<int64_t> ranks(world);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  comm.group(ranks).all_gather(all, own, std::vector<int64_t>(world, micro_batches))->wait();
+
+  StepCounts counts;
+  counts.micro_batches.resize(micro_batches);
+  for (int64_t rank = 0; rank < world; ++rank) {
+    for (int64_t m = 0; m < micro_batches; ++m) {
+      const RowCounts row = load(all.data_ptr<int64_t>() + (rank * micro_batches + m) * kFields);
+      counts.micro_batches[m] += row;
+      counts.total += row;
+    }
+  }
+  for (int64_t m = 0; m < micro_batches; ++m)
+    rows[m].facts.shared_tokens = counts.micro_batches[m].tokens;
+  return counts;
+}
+
+std::map<std::string, LossTerm> loss_terms(const Chain& chain, const LossSettings& settings,
+                                           const RowCounts& total) {
+  const auto normaliser = [&](const std::string& name) -> double {
+    const int64_t count = name == "supervised" ? total.supervised
+                          : name == "tokens"   ? total.tokens
+                          : name == "images"   ? total.images
+                                               : 1;
+    return static_cast<double>(
+        std::max<int64_t>(count, 1));  // a step without any has a loss of 0, not 0 / 0
+  };
+  std::map<std::string, LossTerm> terms;
+  for (const Version& version : chain.versions()) {
+    if (!version.name.starts_with("loss.")) continue;
+    const std::string name = version.name.substr(5);
+    const double weight = name == "aux" ? settings.aux_weight
+                          : name == "z" ? settings.z_weight
+                                        : 1.0;
+    terms[name] = {weight, normaliser(version.spec.normaliser)};
+  }
+  return terms;
+}
+
+int64_t rows_of(DimSymbol symbol, const RowCounts& counts) {
+  switch (symbol) {
+    case DimSymbol::kP:
+      return counts.patches;
+    case DimSymbol::kV:
+      return counts.visual_tokens;
+    case DimSymbol::kN:
+      return counts.images;
+    case DimSymbol::kS:
+      return counts.samples;
+    default:
+      return counts.tokens;
+  }
+}
+
+}  // namespace keyseat::train
