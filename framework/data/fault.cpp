@@ -28,6 +28,14 @@ const char* fault_name(FaultKind kind) {
       return "aspect_ratio";
     case FaultKind::kFrameSizes:
       return "frame_sizes";
+    case FaultKind::kBadRecord:
+      return "bad_record";
+    case FaultKind::kBadText:
+      return "bad_text";
+    case FaultKind::kMissingFile:
+      return "missing_file";
+    case FaultKind::kTooLong:
+      return "too_long";
   }
   return "unnamed_fault";
 }
@@ -54,6 +62,14 @@ const char* remedy_for(FaultKind kind) {
       return "Crop the image or cut it into several.";
     case FaultKind::kFrameSizes:
       return "Give a video as one or more frames of one size.";
+    case FaultKind::kBadRecord:
+      return "A record is {\"messages\": [{\"role\": ..., \"content\": ...}, ...]}.";
+    case FaultKind::kBadText:
+      return "Write the text as UTF-8; placeholders come from image parts only.";
+    case FaultKind::kMissingFile:
+      return "Add the file, or correct its name in the record.";
+    case FaultKind::kTooLong:
+      return "Shorten or split the conversation, use smaller images, or raise the limit.";
   }
   return "";
 }

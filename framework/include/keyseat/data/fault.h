@@ -27,6 +27,10 @@ enum class FaultKind {
   kOutOfMemory,        // within the limits, but the allocation failed
   kAspectRatio,        // longer edge / shorter edge above 200
   kFrameSizes,         // the frames of one video differ in size, or there are none
+  kBadRecord,          // the record is not a conversation: JSON, roles, parts
+  kBadText,            // text that cannot be encoded: bad UTF-8, stray placeholders
+  kMissingFile,        // a file that the record names is not there
+  kTooLong,            // more tokens than a row or the model takes
 };
 
 // Stable snake_case name, as counted in metrics and shown by `data inspect`: "empty_file",
