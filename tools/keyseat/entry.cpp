@@ -24,7 +24,8 @@ constexpr int kUnexpected = 1;
 
 int keyseat_tool_main(int argc, const char* const* argv) {
   static constexpr Entry kCommands[] = {
-      {"config", keyseat::tool::command_config},
+      {"train", keyseat::tool::command_train},     {"eval", keyseat::tool::command_eval},
+      {"data", keyseat::tool::command_data},       {"config", keyseat::tool::command_config},
       {"version", keyseat::tool::command_version},
   };
   try {

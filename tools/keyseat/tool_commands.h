@@ -5,6 +5,9 @@
 
 namespace keyseat::tool {
 
+int command_train(int argc, const char* const* argv);
+int command_eval(int argc, const char* const* argv);
+int command_data(int argc, const char* const* argv);
 int command_config(int argc, const char* const* argv);
 int command_version(int argc, const char* const* argv);
 

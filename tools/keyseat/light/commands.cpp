@@ -4,6 +4,9 @@ namespace keyseat::tool {
 
 const std::vector<CommandSummary>& command_summaries() {
   static const std::vector<CommandSummary> commands = {
+      {"train", "Train as the configuration says", nullptr},
+      {"eval", "Decode the held-out set greedily and report accuracy", nullptr},
+      {"data", "Look into a data source: data inspect CONFIG", nullptr},
       {"config", "Print every value of a configuration and where it comes from", nullptr},
       {"version", "Print the versions of Keyseat and LibTorch", nullptr},
   };

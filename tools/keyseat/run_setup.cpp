@@ -1,0 +1,79 @@
+#include "tools/keyseat/run_setup.h"
+
+#include "config/hf_config.h"
+#include "keyseat/memory.h"
+#include "plugin/files/find.h"
+#include "runtime/loggers.h"
+#include "tools/keyseat/load_config.h"
+
+namespace keyseat::tool {
+
+namespace {
+
+constexpr size_t kCacheBytes = size_t{4} << 30;  // free tensor memory kept for reuse
+
+// The files a run writes; the first one tells that a folder holds a run.
+constexpr const char* kRunFiles[] = {"metrics.jsonl", "config.toml", "final.safetensors",
+                                     "report.html"};
+
+}  // namespace
+
+RunConfig resolve_or_throw(const ConfigArguments& arguments, ConfigPlugins& plugins, ConfigUse use,
+                           std::vector<GivenBlock> blocks, std::vector<std::string> first_sets) {
+  install_caching_allocator(kCacheBytes);
+  ConfigArguments all = arguments;
+  all.sets.insert(all.sets.begin(), first_sets.begin(), first_sets.end());
+  RunConfig config = load_config(all, plugins, use, std::move(blocks));
+  if (auto problem = set_log_level(config.log.level)) throw Error(*problem);
+  return config;
+}
+
+std::vector<GivenBlock> blocks_of_hf_file(const std::string& file,
+                                          const ConfigArguments& arguments) {
+  std::ifstream stream(file);
+  if (!stream) {
+    throw Error(Problem{Code::kR7File,
+                        {file, 0, 0},
+                        "cannot read the file",
+                        std::strerror(errno),
+                        "Give a folder with a Hugging Face config.json."});
+  }
+  const std::string text((std::istreambuf_iterator<char>(stream)), {});
+  std::vector<PluginFolder> given;
+  for (const std::string& folder : arguments.plugin_dirs) given.push_back({folder, "--plugin-dir"});
+  Registry registry(make_plugin_search(given));
+  Problems problems;
+  std::vector<HfPlugin> block_plugins;
+  for (const FoundFile& found : find_all(registry.search(), problems)) {
+    if (found.id.kind != "block") continue;
+    if (const auto plugin = registry.load("block", found.id.name, problems)) {
+      block_plugins.push_back({found.id.name, plugin->hf_models()});
+    }
+  }
+  HfBlocks blocks = blocks_from_hf(text, file, block_plugins);
+  problems.insert(problems.end(), blocks.problems.begin(), blocks.problems.end());
+  if (!problems.empty()) throw Error(std::move(problems));
+  return std::move(blocks.blocks);
+}
+
+void prepare_run_dir(const RunConfig& config, bool overwrite) {
+  namespace fs = std::filesystem;
+  const fs::path folder = config.run.dir;
+  const bool used = fs::exists(folder / kRunFiles[0]) || fs::exists(folder / kRunFiles[1]);
+  if (used && !overwrite) {
+    throw Error(Problem{Code::kR7File,
+                        {folder.string(), 0, 0},
+                        "run.dir holds a run already",
+                        "",
+                        "Pass --overwrite to replace it, or give another run.dir."});
+  }
+  std::error_code error;
+  for (const char* file : kRunFiles) fs::remove(folder / file, error);
+  fs::create_directories(folder, error);
+  if (error) {
+    throw Error(Problem{
+        Code::kR7File, {folder.string(), 0, 0}, "cannot create run.dir", error.message(), ""});
+  }
+}
+
+}  // namespace keyseat::tool
