@@ -202,6 +202,14 @@ std::vector<CoreTable> service_tables() {
        "Allow-list: SHA-256 of plugin files by \"kind/name\" (`keyseat list --pins` prints it). If "
        "it is not empty, only plugins in it are loaded.",
        {}},
+      {"memory",
+       "Memory of tensors on the CPU.",
+       {Option("cache", Type::kSize)
+            .defaults_to("4GiB")
+            .at_least(0)
+            .unit("bytes")
+            .level(OptionLevel::kTuning)
+            .doc("Free memory that is kept for reuse; what exceeds it goes back to the system.")}},
       {"graphs",
        "CUDA graphs.",
        {Option("mode", Type::kEnum)

@@ -206,6 +206,7 @@ class Resolver {
     config().eval.samples = eval_options.get_int("samples");
     slots_.bind_eval(config().data, table("data"), eval, config().eval.data);
 
+    config().memory.cache_bytes = bind_core("memory", table("memory")).options.get_int("cache");
     bind_core("graphs", table("graphs"));
     const Options log = bind_core("log", table("log")).options;
     config().log.level = log.get_string("level");

@@ -10,8 +10,6 @@ namespace keyseat::tool {
 
 namespace {
 
-constexpr size_t kCacheBytes = size_t{4} << 30;  // free tensor memory kept for reuse
-
 // The files a run writes; the first one tells that a folder holds a run.
 constexpr const char* kRunFiles[] = {"metrics.jsonl", "config.toml", "final.safetensors",
                                      "report.html"};
@@ -20,10 +18,10 @@ constexpr const char* kRunFiles[] = {"metrics.jsonl", "config.toml", "final.safe
 
 RunConfig resolve_or_throw(const ConfigArguments& arguments, ConfigPlugins& plugins, ConfigUse use,
                            std::vector<GivenBlock> blocks, std::vector<std::string> first_sets) {
-  install_caching_allocator(kCacheBytes);
   ConfigArguments all = arguments;
   all.sets.insert(all.sets.begin(), first_sets.begin(), first_sets.end());
   RunConfig config = load_config(all, plugins, use, std::move(blocks));
+  install_caching_allocator(static_cast<size_t>(config.memory.cache_bytes));
   if (auto problem = set_log_level(config.log.level)) throw Error(*problem);
   return config;
 }

@@ -112,6 +112,10 @@ struct EvalSettings {
   int64_t samples = 0;  // 0: all
 };
 
+struct MemorySettings {
+  int64_t cache_bytes = 0;  // free CPU memory kept for reuse
+};
+
 struct LogSettings {
   std::string level;  // spdlog's names
   int64_t every = 0;  // optimizer steps between progress lines
@@ -135,6 +139,7 @@ struct RunConfig {
   LossSettings loss;
   EvalSettings eval;
   PluginFolders plugins;
+  MemorySettings memory;
   LogSettings log;
   std::vector<ConfigSection>
       sections;  // all of the above as options, in the order they are printed
