@@ -9,6 +9,8 @@ int command_train(int argc, const char* const* argv);
 int command_eval(int argc, const char* const* argv);
 int command_data(int argc, const char* const* argv);
 int command_config(int argc, const char* const* argv);
+int command_check(int argc, const char* const* argv);
+int command_describe(int argc, const char* const* argv);
 int command_version(int argc, const char* const* argv);
 
 }  // namespace keyseat::tool

@@ -1,5 +1,7 @@
 #include "tools/keyseat/commands.h"
 
+#include "tools/keyseat/light_commands.h"
+
 namespace keyseat::tool {
 
 const std::vector<CommandSummary>& command_summaries() {
@@ -8,6 +10,9 @@ const std::vector<CommandSummary>& command_summaries() {
       {"eval", "Decode the held-out set greedily and report accuracy", nullptr},
       {"data", "Look into a data source: data inspect CONFIG", nullptr},
       {"config", "Print every value of a configuration and where it comes from", nullptr},
+      {"list", "List the plugins that are found, usable or refused", command_list},
+      {"describe", "Show what a plugin is and the options it takes", nullptr},
+      {"check", "Check whether a plugin file can be used here", nullptr},
       {"version", "Print the versions of Keyseat and LibTorch", nullptr},
   };
   return commands;

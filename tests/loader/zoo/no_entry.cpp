@@ -1,0 +1,4 @@
+// A manifest, but no entry.
+#include "zoo/zoo.h"
+
+ZOO_MANIFEST

@@ -1,0 +1,18 @@
+#pragma once
+// Running this programme again as a child, for what may end the process that does it.
+
+#include <string>
+#include <vector>
+
+namespace keyseat::tool {
+
+struct ChildResult {
+  int exit_status = 0;
+  int signal = 0;      // that ended it; 0: it ended by itself
+  std::string output;  // stdout and stderr together
+};
+
+// Runs `keyseat ARGUMENTS...` and waits for it. Error (R7) where it cannot be started.
+ChildResult run_keyseat(const std::vector<std::string>& arguments);
+
+}  // namespace keyseat::tool
