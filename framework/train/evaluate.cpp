@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "keyseat/data/packing.h"
+#include "runtime/loggers.h"
 #include "train/step_counts.h"
 
 namespace keyseat::train {
@@ -99,7 +100,7 @@ EvalResult evaluate(Session& session, Data& data, int64_t max_new_tokens, int64_
     Result<Sample> prompt = data.prompt(id);
     if (!prompt) {
       ++result.failed;
-      spdlog::warn("sample {} cannot be evaluated: {}", id, prompt.problem().text());
+      logger("train")->warn("sample {} cannot be evaluated: {}", id, prompt.problem().text());
       continue;
     }
     Decoding decoding;

@@ -1,6 +1,9 @@
 #include "train/loop.h"
 
-#include "runtime/memory_ledger.h"
+#include <nlohmann/json.hpp>
+
+#include "keyseat/memory.h"
+#include "runtime/loggers.h"
 #include "train/lr_schedule.h"
 #include "train/step_counts.h"
 
@@ -76,7 +79,7 @@ StepMetrics Loop::step(int64_t index) {
                                       counts_E.data_ptr<int64_t>() + counts_E.numel());
   }
   metrics.failures = session_.data().failures();
-  metrics.peak_memory_bytes = static_cast<double>(runtime::peak_memory_bytes());
+  metrics.peak_memory_bytes = static_cast<double>(memory_statistics().peak);
   return metrics;
 }
 
@@ -116,7 +119,8 @@ void Loop::report(const StepMetrics& metrics) {
   const RunConfig& config = session_.config();
   const bool last = metrics.step + 1 == config.run.steps;
   if (last || metrics.step == 0 || (metrics.step + 1) % config.log.every == 0) {
-    spdlog::info("{}", progress_line(metrics, labels_, config.run.steps, median(recent_seconds_)));
+    logger("train")->info(
+        "{}", progress_line(metrics, labels_, config.run.steps, median(recent_seconds_)));
   }
 }
 
@@ -128,8 +132,8 @@ void Loop::evaluate_when_due(int64_t index) {
   line["step"] = index;
   if (labels_.synthetic) line["notice"] = kSyntheticNotice;
   file_.write(line);
-  spdlog::info("step {}: held-out accuracy {:.4f} ({} of {})", index + 1, result.accuracy(),
-               result.correct, result.samples);
+  logger("train")->info("step {}: held-out accuracy {:.4f} ({} of {})", index + 1,
+                        result.accuracy(), result.correct, result.samples);
 }
 
 WorkloadLabels workload_labels(Session& session) {

@@ -4,6 +4,7 @@
 
 #include "checkpoint/hf_weights.h"
 #include "keyseat/safetensors.h"
+#include "runtime/loggers.h"
 
 namespace keyseat::train {
 
@@ -68,9 +69,10 @@ Session::~Session() = default;
 
 template <typename Interface>
 std::shared_ptr<Interface> Session::make(const PluginChoice& choice) const {
-  return registry_
-      .create<Interface>(choice.kind, choice.name, choice.options, choice.instance, facts_.seed)
-      .value_or_throw();
+  PluginHost host;
+  host.instance = choice.instance;
+  host.seed = facts_.seed;
+  return registry_.create<Interface>(choice.name, choice.options, host);
 }
 
 void Session::build_chain() {
@@ -133,8 +135,9 @@ void Session::load_weights(const std::string& path) {
                         "every parameter needs one tensor of its shape",
                         "Check the model's options, or allow it with model.init_allow."});
   }
-  if (!report.clean()) spdlog::warn("{}: allowed by model.init_allow:\n{}", path, report.text());
-  spdlog::info("{} parameters loaded from {}", report.loaded, path);
+  if (!report.clean())
+    logger("train")->warn("{}: allowed by model.init_allow:\n{}", path, report.text());
+  logger("train")->info("{} parameters loaded from {}", report.loaded, path);
 }
 
 void Session::save_weights(const std::string& path) {
