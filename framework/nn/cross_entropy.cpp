@@ -79,6 +79,27 @@ void check(const at::Tensor& x_TH, const at::Tensor& weight_VH, const at::Tensor
       "check that the tokenizer belongs to the model");
 }
 
+struct Supervised {
+  at::Tensor row_S, label_S;
+  at::Tensor slot_T1;  // where each row went, -1 for rows that are ignored
+};
+
+Supervised find_supervised(const at::Tensor& labels_T) {
+  const int64_t rows = labels_T.size(0);
+  // On meta tensors their number is unknown: all rows.
+  if (labels_T.is_meta()) {
+    const at::Tensor row_T = at::arange(rows, labels_T.options());
+    return {row_T, labels_T, row_T.unsqueeze(1)};
+  }
+  Supervised result;
+  result.row_S = labels_T.ge(0).nonzero().squeeze(1);
+  result.label_S = labels_T.index_select(0, result.row_S);
+  result.slot_T1 = at::full({rows, 1}, -1, labels_T.options());
+  result.slot_T1.select(1, 0).scatter_(0, result.row_S,
+                                       at::arange(result.row_S.size(0), labels_T.options()));
+  return result;
+}
+
 // The oracle: all logits at once, gradients by autograd.
 at::Tensor linear_cross_entropy_naive(const at::Tensor& x_TH, const at::Tensor& weight_VH,
                                       const at::Tensor& labels_T, at::Tensor* per_token_T) {
@@ -104,19 +125,14 @@ at::Tensor linear_cross_entropy(const at::Tensor& x_TH, const ParamHandle& weigh
   if (kernels == Kernels::kNaive) {
     return linear_cross_entropy_naive(x_TH, weight, labels_T, per_token_T);
   }
-  const int64_t rows = x_TH.size(0);
-  // On meta tensors the number of supervised rows is unknown: all of them.
-  const at::Tensor source_S =
-      x_TH.is_meta() ? at::arange(rows, labels_T.options()) : labels_T.ge(0).nonzero().squeeze(1);
-  const int64_t supervised = source_S.size(0);
-  at::Tensor slot_T1 = at::full({rows, 1}, -1, labels_T.options());
-  slot_T1.select(1, 0).index_copy_(0, source_S, at::arange(supervised, labels_T.options()));
+  const Supervised supervised = find_supervised(labels_T);
   const bool record = at::GradMode::is_enabled();
   const variable_list outputs = LinearCrossEntropy::apply(
-      permute_rows(x_TH, source_S, slot_T1), weight, weight_VH, labels_T.index_select(0, source_S),
-      record && x_TH.requires_grad(), record && weight_VH.trainable());
+      permute_rows(x_TH, supervised.row_S, supervised.slot_T1), weight, weight_VH,
+      supervised.label_S, record && x_TH.requires_grad(), record && weight_VH.trainable());
   if (per_token_T != nullptr) {
-    *per_token_T = at::zeros({rows}, outputs[1].options()).index_copy_(0, source_S, outputs[1]);
+    *per_token_T =
+        at::zeros(labels_T.sizes(), outputs[1].options()).scatter_(0, supervised.row_S, outputs[1]);
   }
   return outputs[0];
 }

@@ -4,10 +4,10 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/logsumexp.h>
 #include <ATen/ops/mm.h>
 
-#include "nn/cross_entropy_kernels.h"
+#include "nn/kernels/cross_entropy.h"
+#include "nn/logsumexp.h"
 
 namespace keyseat::nn {
 namespace {
@@ -31,24 +31,27 @@ void for_each_block(const at::Tensor& weight_VH, at::ScalarType type, Function&&
   }
 }
 
-template <typename T>
 void run_rows(const at::Tensor& logits_CV, const at::Tensor& labels_C, const at::Tensor& loss_C,
               bool gradient) {
-  LogitRows<T> problem;
-  problem.logits = logits_CV.mutable_data_ptr<T>();
-  problem.labels = labels_C.const_data_ptr<int64_t>();
-  problem.losses = loss_C.mutable_data_ptr<T>();
-  problem.vocabulary = logits_CV.size(1);
-  problem.gradient = gradient;
-  at::parallel_for(0, logits_CV.size(0), 1,
-                   [&](int64_t begin, int64_t end) { cross_entropy_rows(problem, begin, end); });
+  const int64_t vocabulary = logits_CV.size(1);
+  float* logits = logits_CV.mutable_data_ptr<float>();
+  const int64_t* labels = labels_C.const_data_ptr<int64_t>();
+  float* loss = loss_C.mutable_data_ptr<float>();
+  at::parallel_for(0, logits_CV.size(0), 1, [&](int64_t begin, int64_t end) {
+    kernels::run(kernels::CrossEntropyRows{.logits = logits + begin * vocabulary,
+                                           .labels = labels + begin,
+                                           .loss = loss + begin,
+                                           .rows = end - begin,
+                                           .vocabulary = vocabulary,
+                                           .gradient = gradient});
+  });
 }
 
-// Other devices and meta tensors: LibTorch's ops, in place as well.
+// Other devices, fp64 and meta tensors: LibTorch's ops, in place as well.
 void run_rows_composed(const at::Tensor& logits_CV, const at::Tensor& labels_C,
                        const at::Tensor& loss_C, bool gradient) {
   const at::Tensor label_C1 = labels_C.unsqueeze(1);
-  const at::Tensor logsumexp_C1 = at::logsumexp(logits_CV, {1}, /*keepdim=*/true);
+  const at::Tensor logsumexp_C1 = logsumexp_rows(logits_CV);
   loss_C.copy_(logsumexp_C1.sub(logits_CV.gather(1, label_C1)).squeeze(1));
   if (!gradient) return;
   logits_CV.sub_(logsumexp_C1).exp_();
@@ -76,12 +79,10 @@ void chunked_cross_entropy(const at::Tensor& x_SH, const at::Tensor& weight_VH,
       at::Tensor logits_CB = logits_CV.narrow(1, first, block_BH.size(0));
       at::mm_out(logits_CB, x_CH, block_BH.t());
     });
-    if (!logits_CV.is_cpu()) {
-      run_rows_composed(logits_CV, labels_C, loss_C, gradient);
-    } else if (type == at::kDouble) {
-      run_rows<double>(logits_CV, labels_C, loss_C, gradient);
+    if (logits_CV.is_cpu() && type == at::kFloat) {
+      run_rows(logits_CV, labels_C, loss_C, gradient);
     } else {
-      run_rows<float>(logits_CV, labels_C, loss_C, gradient);
+      run_rows_composed(logits_CV, labels_C, loss_C, gradient);
     }
     if (result.x_gradient_SH.defined()) {
       at::Tensor x_gradient_CH = result.x_gradient_SH.narrow(0, begin, size);

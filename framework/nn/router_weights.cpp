@@ -4,7 +4,6 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/logsumexp.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/sort.h>
@@ -12,6 +11,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "keyseat/nn/router.h"
+#include "nn/logsumexp.h"
 #include "nn/router_kernels.h"
 
 namespace keyseat::nn {
@@ -99,7 +99,7 @@ class RouterWeightsFunction : public torch::autograd::Function<RouterWeightsFunc
 }  // namespace
 
 RouterProbabilities router_probabilities(const at::Tensor& logits_TE, bool naive) {
-  if (naive) return {at::softmax(logits_TE, 1), at::logsumexp(logits_TE, {1})};
+  if (naive) return {at::softmax(logits_TE, 1), logsumexp_rows(logits_TE).squeeze(1)};
   const at::Tensor input_TE = logits_TE.contiguous();
   const int64_t rows = input_TE.size(0);
   const int64_t experts = input_TE.size(1);
@@ -135,7 +135,7 @@ RouterWeights router_weights_naive(const at::Tensor& logits_TE, const at::Tensor
   const at::Tensor counts_E =
       at::zeros({logits_TE.size(1)}, logits_TE.options())
           .scatter_add(0, assignments, at::ones_like(assignments, logits_TE.options()));
-  const at::Tensor z_1 = at::logsumexp(logits_RE, {1}).square().sum().reshape({1});
+  const at::Tensor z_1 = logsumexp_rows(logits_RE).square().sum().reshape({1});
   return {at::constant_pad_nd(weight_RK, {0, 0, 0, tail}),
           at::stack({probability_RE.sum(0), counts_E}), z_1};
 }

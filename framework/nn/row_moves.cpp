@@ -4,18 +4,18 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include "nn/kernels/row_sum.h"
 #include "nn/naive.h"
-#include "nn/row_kernels.h"
+#include "nn/simd.h"
 
 namespace keyseat::nn {
 namespace {
 
-// Rows per task: 64 rows of 512 floats are 128 KiB.
-constexpr int64_t kRowGrain = 64;
-
-// For every other device, and for meta tensors: LibTorch's ops.
+// For other devices and fp64: LibTorch's ops. Its index_select has no meta form, but only shapes
+// matter there.
 at::Tensor gather_rows_composed(const at::Tensor& x_TH, const at::Tensor& source_M) {
-  if (x_TH.size(0) == 0) return at::zeros({source_M.size(0), x_TH.size(1)}, x_TH.options());
+  if (x_TH.size(0) == 0 || x_TH.is_meta())
+    return at::zeros({source_M.size(0), x_TH.size(1)}, x_TH.options());
   at::Tensor rows_MH = x_TH.index_select(0, source_M.clamp_min(0));
   return rows_MH.masked_fill_(source_M.lt(0).unsqueeze(1), 0);
 }
@@ -23,7 +23,7 @@ at::Tensor gather_rows_composed(const at::Tensor& x_TH, const at::Tensor& source
 at::Tensor sum_rows_composed(const at::Tensor& rows_MH, const at::Tensor& slot_TK) {
   at::Tensor sum_TH = at::zeros({slot_TK.size(0), rows_MH.size(1)},
                                 rows_MH.options().dtype(naive::wide_type(rows_MH)));
-  if (rows_MH.size(0) == 0) return sum_TH.to(rows_MH.scalar_type());
+  if (rows_MH.size(0) == 0 || rows_MH.is_meta()) return sum_TH.to(rows_MH.scalar_type());
   for (int64_t k = 0; k < slot_TK.size(1); ++k) {
     const at::Tensor slot_T = slot_TK.select(1, k);
     sum_TH.add_(
@@ -42,38 +42,37 @@ at::Tensor gather_rows(const at::Tensor& x_TH, const at::Tensor& source_M) {
   const auto bytes = static_cast<size_t>(input_TH.size(1) * input_TH.element_size());
   const auto* input = static_cast<const std::byte*>(input_TH.const_data_ptr());
   auto* output = static_cast<std::byte*>(rows_MH.mutable_data_ptr());
-  const int64_t* index = index_M.const_data_ptr<int64_t>();
-  at::parallel_for(0, index_M.size(0), kRowGrain, [&](int64_t begin, int64_t end) {
-    copy_rows(input, index, begin, end, bytes, output);
-  });
+  const int64_t* source = index_M.const_data_ptr<int64_t>();
+  at::parallel_for(
+      0, index_M.size(0), row_grain(input_TH.size(1)), [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          std::byte* target = output + static_cast<size_t>(row) * bytes;
+          if (source[row] < 0) {
+            std::memset(target, 0, bytes);
+          } else {
+            std::memcpy(target, input + static_cast<size_t>(source[row]) * bytes, bytes);
+          }
+        }
+      });
   return rows_MH;
 }
 
 at::Tensor sum_rows(const at::Tensor& rows_MH, const at::Tensor& slot_TK) {
-  const at::ScalarType type = rows_MH.scalar_type();
-  if (!rows_MH.is_cpu() || (type != at::kFloat && type != at::kDouble && type != at::kBFloat16)) {
-    return sum_rows_composed(rows_MH, slot_TK);
-  }
+  if (!simd_takes(rows_MH)) return sum_rows_composed(rows_MH, slot_TK);
   const at::Tensor input_MH = rows_MH.contiguous();
   const at::Tensor index_TK = slot_TK.contiguous();
-  at::Tensor sum_TH = at::empty({index_TK.size(0), input_MH.size(1)}, input_MH.options());
-  RowSum problem;
-  problem.index = index_TK.const_data_ptr<int64_t>();
-  problem.choices = index_TK.size(1);
-  problem.width = input_MH.size(1);
-  const void* input = input_MH.const_data_ptr();
-  void* output = sum_TH.mutable_data_ptr();
-  at::parallel_for(0, index_TK.size(0), kRowGrain, [&](int64_t begin, int64_t end) {
-    if (type == at::kFloat) {
-      add_rows_f32(problem, static_cast<const float*>(input), begin, end,
-                   static_cast<float*>(output));
-    } else if (type == at::kDouble) {
-      add_rows_f64(problem, static_cast<const double*>(input), begin, end,
-                   static_cast<double*>(output));
-    } else {
-      add_rows_bf16(problem, static_cast<const uint16_t*>(input), begin, end,
-                    static_cast<uint16_t*>(output));
-    }
+  const int64_t tokens = index_TK.size(0), choices = index_TK.size(1), width = input_MH.size(1);
+  at::Tensor sum_TH = at::empty({tokens, width}, input_MH.options());
+  const int64_t* slot = index_TK.const_data_ptr<int64_t>();
+  with_element(input_MH, [&]<typename T>(T) {
+    at::parallel_for(0, tokens, row_grain(width), [&](int64_t begin, int64_t end) {
+      kernels::run(kernels::RowSum<T>{.rows = read<T>(input_MH),
+                                      .slot = slot + begin * choices,
+                                      .y = written<T>(sum_TH) + begin * width,
+                                      .tokens = end - begin,
+                                      .choices = choices,
+                                      .width = width});
+    });
   });
   return sum_TH;
 }
@@ -87,7 +86,8 @@ at::Tensor scatter_weights(const at::Tensor& weight_TK, const at::Tensor& slot_T
 }
 
 at::Tensor collect_weights(const at::Tensor& weight_M, const at::Tensor& slot_TK) {
-  if (weight_M.size(0) == 0) return at::zeros(slot_TK.sizes(), weight_M.options());
+  if (weight_M.size(0) == 0 || weight_M.is_meta())
+    return at::zeros(slot_TK.sizes(), weight_M.options());
   const at::Tensor slot = slot_TK.reshape({-1});
   return weight_M.index_select(0, slot.clamp_min(0))
       .masked_fill_(slot.lt(0), 0)
