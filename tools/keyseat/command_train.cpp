@@ -7,6 +7,7 @@
 #include "tools/keyseat/run_setup.h"
 #include "tools/keyseat/tool_commands.h"
 #include "train/loop.h"
+#include "train/report.h"
 
 namespace keyseat::tool {
 
@@ -30,6 +31,7 @@ int command_train(int argc, const char* const* argv) {
   train::Loop loop(session, dir);
   const train::LoopResult result = loop.run();
   const std::string report = dir + "/report.html";
+  train::write_report(dir, report);
   nlohmann::json summary = train::metrics_json(result.last, train::workload_labels(session));
   summary["steps"] = result.steps;
   summary["total_seconds"] = result.seconds;

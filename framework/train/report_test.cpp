@@ -1,0 +1,231 @@
+#include "train/report.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "keyseat/status.h"
+#include "train/report/plot.h"
+#include "train/report/run_record.h"
+
+using namespace keyseat::train;
+using nlohmann::json;
+
+namespace {
+
+constexpr const char* kConfig = R"([run]
+name = "digits <&> \"one\""
+steps = 300
+[[model.blocks]]
+name = "vision"
+plugin = "qwen3_vl_vision"
+[[model.blocks]]
+name = "decoder"
+plugin = "qwen3_moe"
+[strategy]
+plugin = "single"
+)";
+
+// A run folder of its own, removed at the end.
+class RunFolder {
+ public:
+  RunFolder() {
+    static int count = 0;
+    path_ = std::filesystem::temp_directory_path() /
+            fmt::format("keyseat_report_{}_{}", getpid(), count++);
+    std::filesystem::create_directories(path_);
+    write("config.toml", kConfig);
+  }
+  ~RunFolder() { std::filesystem::remove_all(path_); }
+
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ / name) << text;
+  }
+  void add(const std::string& line) const {
+    std::ofstream(path_ / "metrics.jsonl", std::ios::app) << line << "\n";
+  }
+  std::string path() const { return path_.string(); }
+
+  std::string report() const {
+    write_report(path(), path() + "/report.html");
+    std::ifstream stream(path_ / "report.html");
+    return std::string(std::istreambuf_iterator<char>(stream), {});
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+json step_line(int64_t step) {
+  const double factor = 1.0 / static_cast<double>(step + 1);
+  return {
+      {"step", step},
+      {"loss", 2 + 4 * factor},
+      {"loss_ce", 1 + 4 * factor},
+      {"loss_aux", 1.0},
+      {"grad_norm", 3.5},
+      {"clip", 0.3},
+      {"lr", 1e-3},
+      {"seconds", 0.25},
+      {"useful_tokens", 960},
+      {"image_tokens", 512},
+      {"padding_share", 0.0},
+      {"useful_tokens_per_second", 3840.0},
+      {"image_tokens_per_second", 2048.0},
+      {"milliseconds",
+       {{"vision", 80.0}, {"decoder", 120.0}, {"data", 1.0}, {"other", 2.0}, {"optimizer", 9.0}}},
+      {"expert_load", {{"2", {1, 3, 0, 4}}, {"10", {2, 2, 2, 2}}}},
+      {"peak_memory_bytes", 3.0 * (1 << 30)},
+      {"routing", "natural"},
+      {"freeze", json::array({"vision"})},
+      {"precision", "fp32"},
+      {"recompute", "none"}};
+}
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("report: one step is a whole page without any other file") {
+  RunFolder run;
+  run.add(step_line(0).dump());
+  const std::string html = run.report();
+  CHECK(html.starts_with("<!doctype html>"));
+  CHECK(count(html, "<svg") == 7);  // loss, rate, norm, tokens, components, memory, experts
+  CHECK(count(html, "<svg") == count(html, "</svg>"));
+  CHECK(count(html, "://") == 0);
+  CHECK(count(html, "<script") == 0);
+  CHECK(count(html, "src=") == 0);
+  CHECK(count(html, "width=device-width") == 1);
+  CHECK(count(html, "too short a run to quote") > 0);
+  CHECK(count(html, "NaN") + count(html, ">nan<") == 0);
+}
+
+TEST_CASE("report: text of a run is escaped") {
+  RunFolder run;
+  json line = step_line(0);
+  line["data_failures"]["<b>cut & lost</b>"] = {{"count", 7}, {"example", "a\"<script>.tar"}};
+  run.add(line.dump());
+  const std::string html = run.report();
+  CHECK(count(html, "digits &lt;&amp;&gt; &quot;one&quot;") == 2);  // title, heading
+  CHECK(count(html, "&lt;b&gt;cut &amp; lost&lt;/b&gt;") == 1);
+  CHECK(count(html, "<script") == 0);
+  CHECK(escape_html("a<b>&\"'\x01") == "a&lt;b&gt;&amp;&quot;&#39;\xEF\xBF\xBD");
+}
+
+TEST_CASE("report: thousands of steps are drawn as a few hundred points") {
+  RunFolder run;
+  for (int64_t step = 0; step < 4000; ++step) run.add(step_line(step).dump());
+  const std::string html = run.report();
+  CHECK(html.size() < 400'000);
+  CHECK(count(html, "4000 steps in 500 points") > 0);
+  CHECK(count(html, "too short a run") == 0);
+  CHECK(count(html, "<b>4000</b>") == 1);
+}
+
+TEST_CASE("report: the notice of mock data stands on top and at every figure of speed") {
+  RunFolder run;
+  json line = step_line(0);
+  CHECK(count((run.add(line.dump()), run.report()), "not a performance measurement") == 0);
+  line["step"] = 1;
+  line["notice"] = "mock data: not a performance measurement";
+  run.add(line.dump());
+  // The page, two plots and the table of times, three key figures.
+  CHECK(count(run.report(), "mock data: not a performance measurement") == 7);
+}
+
+TEST_CASE("report: evaluations are shown, the last one as a key figure") {
+  RunFolder run;
+  run.add(step_line(0).dump());
+  run.add(R"({"step": 0, "accuracy": 0.125, "correct": 45, "samples": 360, "failed": 0})");
+  run.add(step_line(1).dump());
+  run.add(R"({"step": 1, "accuracy": 0.975, "correct": 351, "samples": 360, "failed": 0})");
+  const std::string html = run.report();
+  CHECK(count(html, "Held-out accuracy") > 0);
+  CHECK(count(html, "<b>97.5 %</b>") == 1);
+  CHECK(count(html, "12.5 %") == 1);
+  CHECK(count(html, "351 of 360, after step 1") == 1);
+}
+
+TEST_CASE("report: what is not finite is named and leaves a gap") {
+  RunFolder run;
+  for (int64_t step = 0; step < 5; ++step) {
+    json line = step_line(step);
+    if (step >= 3) line["loss"] = "nan";
+    if (step == 4) line["grad_norm"] = "inf";
+    run.add(line.dump());
+  }
+  const std::string html = run.report();
+  CHECK(count(html, "loss nan at step 3;") == 1);
+  CHECK(count(html, "grad_norm inf at step 4") == 1);
+  CHECK(count(html, "<b>nan</b>") == 1);
+  const RunRecord record = read_run(run.path());
+  CHECK(std::isnan(record.column("loss")[3]));
+  CHECK(std::isinf(record.column("grad_norm")[4]));
+}
+
+TEST_CASE("report: a run that was killed and resumed is read as one") {
+  RunFolder run;
+  for (int64_t step = 0; step < 6; ++step) run.add(step_line(step).dump());
+  run.add(step_line(6).dump().substr(0, 40));  // cut while being written
+  json again = step_line(4);
+  again["loss"] = 42.0;
+  run.add(again.dump());
+  const RunRecord record = read_run(run.path());
+  CHECK(record.steps == std::vector<int64_t>{0, 1, 2, 3, 4});
+  CHECK(record.column("loss").back() == 42.0);
+  CHECK(record.unreadable_lines == 1);
+  CHECK(record.expert_load_steps == 5);
+  CHECK(count(run.report(), "1 lines of metrics.jsonl cannot be read") == 1);
+}
+
+TEST_CASE("report: components in chain order, layers in the order of numbers") {
+  RunFolder run;
+  run.add(step_line(0).dump());
+  const RunRecord record = read_run(run.path());
+  CHECK(record.name == "digits <&> \"one\"");
+  CHECK(record.planned_steps == 300);
+  CHECK(record.components() ==
+        std::vector<std::string>{"vision", "decoder", "optimizer", "data", "other"});
+  REQUIRE(record.expert_load.size() == 2);
+  CHECK(record.expert_load[0].first == "2");
+  CHECK(record.expert_load[1].first == "10");
+  CHECK(record.labels[1] == std::pair<std::string, std::string>{"freeze", "vision"});
+}
+
+TEST_CASE("report: a folder without a run is R7") {
+  RunFolder run;
+  try {
+    write_report(run.path(), run.path() + "/report.html");
+    FAIL("no error");
+  } catch (const keyseat::Error& error) {
+    CHECK(error.problems().at(0).code == keyseat::Code::kR7File);
+    CHECK(error.problems().at(0).text().find("metrics.jsonl") != std::string::npos);
+  }
+}
+
+TEST_CASE("report: numbers are short") {
+  CHECK(number_text(0) == "0");
+  CHECK(number_text(0.002) == "0.002");
+  CHECK(number_text(12345) == "12.35k");
+  CHECK(number_text(std::nan("")) == "nan");
+  CHECK(number_text(-INFINITY) == "-inf");
+}
+
+TEST_CASE("report: a loss that falls over orders of magnitude is drawn on a log scale") {
+  Plot plot;
+  plot.title = "Loss";
+  plot.may_be_logarithmic = true;
+  plot.steps = {0, 1, 2};
+  plot.series = {{"total", {5.0, 0.5, 0.01}}};
+  CHECK(count(line_plot(plot), "log scale") == 1);
+  plot.series = {{"total", {5.0, 0.5, -0.01}}};
+  CHECK(count(line_plot(plot), "log scale") == 0);
+  plot.series = {{"total", {NAN, NAN, NAN}}};
+  CHECK(line_plot(plot).empty());
+}
