@@ -97,7 +97,7 @@ std::unique_ptr<Store> Executor::begin(Row row, int64_t micro_batch, bool traini
                      "a row carries every standard tensor, with zero rows where there is nothing",
                      "this is an error of the data plugin"});
       }
-      state->slots[i].set(tensor);
+      state->slots[i].set(tensor.to(services_.device));
     }
   }
   return std::unique_ptr<Store>(new Store(std::move(state)));

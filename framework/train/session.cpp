@@ -4,6 +4,7 @@
 
 #include "checkpoint/hf_weights.h"
 #include "keyseat/safetensors.h"
+#include "runtime/device.h"
 #include "runtime/loggers.h"
 
 namespace keyseat::train {
@@ -25,10 +26,12 @@ Session::Session(RunConfig config, Registry& registry, SessionOptions options)
   const RunSettings& run = config_.run;
   if (run.threads > 0) at::set_num_threads(static_cast<int>(run.threads));
   facts_.compute_dtype = run.precision == Precision::kBf16 ? at::kBFloat16 : at::kFloat;
-  facts_.device = run.device == DeviceKind::kCuda ? at::kCUDA : at::kCPU;
+  facts_.device = run.device == DeviceKind::kCuda ? at::kCUDA : at::kCPU;  // its number comes later
   facts_.ranks_per_node = run.ranks_per_node > 0 ? run.ranks_per_node : facts_.world;
   facts_.seed = run.seed;
 
+  Rendezvous rendezvous;
+  rendezvous.timeout_seconds = run.timeout_seconds;
   comm_ = make<Comm>(config_.comm);
   recompute_ = make<Recompute>(config_.recompute);
   dispatcher_ = make<Dispatcher>(config_.dispatcher);
@@ -40,12 +43,13 @@ Session::Session(RunConfig config, Registry& registry, SessionOptions options)
   Problems problems;
   mesh_ = Mesh::build(strategy_->degrees(facts_.world), facts_.world, facts_.rank,
                       facts_.ranks_per_node, problems);
-  append(problems, comm_->validate(Rendezvous{}));
+  append(problems, comm_->validate(rendezvous));
   append(problems, strategy_->validate(facts_, chain_));
   append(problems, dispatcher_problems());
   throw_if_any(std::move(problems));
 
-  comm_->connect(Rendezvous{});
+  facts_.device = open_device(run.device, rendezvous.local_rank);
+  comm_->connect(rendezvous);
   strategy_->place(facts_, chain_, mesh_, *comm_);
   if (!config_.model.init.empty()) load_weights(config_.model.init);
   if (options.data) data_ = open_data(config_.data, /*training=*/true);
