@@ -1,3 +1,4 @@
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/addcdiv.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/empty.h>

@@ -1,3 +1,4 @@
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
 #include <doctest/doctest.h>
 
