@@ -69,7 +69,7 @@ TEST_CASE("hf_config: both spellings give the same blocks") {
     for (size_t i = 0; i < now.blocks.size(); ++i) {
       CHECK(now.blocks[i].name == published.blocks[i].name);
       CHECK(now.blocks[i].plugin == published.blocks[i].plugin);
-      CHECK(now.blocks[i].options == published.blocks[i].options);
+      CHECK((now.blocks[i].options == published.blocks[i].options));
     }
   }
 }
