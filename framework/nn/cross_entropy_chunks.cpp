@@ -12,9 +12,18 @@
 namespace keyseat::nn {
 namespace {
 
-// Rows of logits held at once: 32 MiB at a vocabulary of 32,768, and enough rows for the GEMMs to
-// run at full rate.
-constexpr int64_t kChunkRows = 256;
+// Logits held at once. More rows keep the GEMMs at full rate and read the weight less often; below
+// 128 rows that shows, above 512 nothing is gained.
+constexpr int64_t kChunkElements = int64_t{12} << 20;  // 48 MiB
+constexpr int64_t kMinimumRows = 128, kMaximumRows = 512;
+
+// Chunks of equal size, so that the last one is not a sliver.
+int64_t chunk_rows(int64_t rows, int64_t vocabulary) {
+  const int64_t limit = std::clamp(kChunkElements / vocabulary, kMinimumRows, kMaximumRows);
+  const int64_t chunks = std::max<int64_t>(1, (rows + limit - 1) / limit);
+  return (rows + chunks - 1) / chunks;
+}
+
 // Rows of a lower-precision weight that are cast at once.
 constexpr int64_t kBlockRows = 4096;
 
@@ -67,10 +76,10 @@ void chunked_cross_entropy(const at::Tensor& x_SH, const at::Tensor& weight_VH,
   const at::ScalarType type = result.loss_S.scalar_type();
   const bool gradient = result.x_gradient_SH.defined() || result.weight_gradient_VH.defined();
   if (rows == 0 && result.weight_gradient_VH.defined()) result.weight_gradient_VH.zero_();
-  const at::Tensor buffer =
-      at::empty({std::min(kChunkRows, rows), vocabulary}, result.loss_S.options());
-  for (int64_t begin = 0; begin < rows; begin += kChunkRows) {
-    const int64_t size = std::min(kChunkRows, rows - begin);
+  const int64_t chunk = chunk_rows(rows, vocabulary);
+  const at::Tensor buffer = at::empty({chunk, vocabulary}, result.loss_S.options());
+  for (int64_t begin = 0; begin < rows; begin += chunk) {
+    const int64_t size = std::min(chunk, rows - begin);
     const at::Tensor x_CH = x_SH.narrow(0, begin, size).to(type);
     const at::Tensor labels_C = labels_S.narrow(0, begin, size);
     const at::Tensor loss_C = result.loss_S.narrow(0, begin, size);

@@ -1,8 +1,12 @@
 #include "nn/kernels/targets.h"
 
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <doctest/doctest.h>
 
 #include "keyseat/nn/activation.h"
+#include "keyseat/nn/cross_entropy.h"
+#include "keyseat/nn/moe.h"
 #include "keyseat/nn/norm.h"
 #include "keyseat/nn/rope.h"
 #include "nn/op_check.h"
@@ -55,6 +59,30 @@ void check_kernels() {
   });
   gelu.inputs = {check::random({3, 43}, 10).mul(4)};
   check::check_op(gelu);
+
+  const at::Tensor source = at::tensor({1, 0, 1, 2, 0}, at::kLong);
+  const at::Tensor slot = at::tensor({1, 4, 2, 0, 3, -1}, at::kLong).view({3, 2});
+  check::OpCase sum;
+  sum.fast = [=](const auto& in, const auto&) {
+    const at::Device device = in[0].device();
+    return unpermute_rows(in[0], source.to(device), slot.to(device));
+  };
+  sum.naive = [=](const auto& in, const auto&) {
+    return at::zeros({3, 45}, in[0].options()).index_add(0, source, in[0]);
+  };
+  sum.inputs = {check::random({5, 45}, 11)};
+  check::check_op(sum);
+
+  const at::Tensor labels = at::tensor({3, -100, 148, 0}, at::kLong);
+  check::OpCase loss = both([=](Kernels kernels) -> check::Op {
+    return [=](const auto& in, const auto& p) {
+      return linear_cross_entropy(in[0], p[0], labels.to(in[0].device()), kernels);
+    };
+  });
+  loss.inputs = {check::random({4, 12}, 12)};
+  loss.parameters = {check::random({149, 12}, 13)};
+  loss.bf16_tolerance = 0;  // its value is fp32 for bf16 rows too
+  check::check_op(loss);
 }
 
 }  // namespace
