@@ -1,4 +1,6 @@
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <doctest/doctest.h>
@@ -25,6 +27,10 @@ std::shared_ptr<Dispatcher> make(int64_t virtual_ranks) {
   return registry.create<Dispatcher>("local", options);
 }
 
+at::Tensor random(at::IntArrayRef shape, uint64_t seed) {
+  return at::rand(shape, at::detail::createCPUGenerator(seed), at::kFloat);
+}
+
 // Everything that comes out of one layer whose expert e multiplies its rows by e + 1.
 struct Outcome {
   at::Tensor rows, weights, counts, y, x_gradient, weight_gradient;
@@ -34,8 +40,8 @@ struct Outcome {
 Outcome run(Dispatcher& dispatcher, const at::Tensor& index_TK, int64_t experts) {
   const int64_t tokens = index_TK.size(0);
   CallContext context(tokens, 0, keyseat::Kernels::kFast, {}, &dispatcher);
-  const at::Tensor x_TH = at::zeros({tokens, 5}).normal_().requires_grad_();
-  const at::Tensor weight_TK = at::zeros(index_TK.sizes()).uniform_().requires_grad_();
+  const at::Tensor x_TH = random({tokens, 5}, 1).sub(0.5).requires_grad_();
+  const at::Tensor weight_TK = random(index_TK.sizes(), 2).requires_grad_();
   const auto plan = dispatcher.plan(index_TK, experts, *context);
   const keyseat::Dispatched sent = dispatcher.dispatch(plan, x_TH, weight_TK, *context);
   std::vector<double> factors;
@@ -61,10 +67,11 @@ Outcome run(Dispatcher& dispatcher, const at::Tensor& index_TK, int64_t experts)
 }
 
 at::Tensor random_index(int64_t tokens, int64_t top_k, int64_t experts) {
-  return at::zeros({tokens, experts}).uniform_().argsort(1).narrow(1, 0, top_k).contiguous();
+  return random({tokens, experts}, 3)
+      .argsort(1, /*descending=*/false)
+      .narrow(1, 0, top_k)
+      .contiguous();
 }
-
-void seed() { at::globalContext().defaultGenerator(at::kCPU).set_current_seed(7); }
 
 }  // namespace
 
@@ -95,11 +102,9 @@ TEST_CASE("dispatcher/local: virtual ranks change nothing, bit for bit") {
                                          at::zeros({0, top_k}, at::kLong), one_expert, with_tail};
   for (size_t i = 0; i < cases.size(); ++i) {
     CAPTURE(i);
-    seed();
     const Outcome expected = run(*make(1), cases[i], experts);
     for (const int64_t ranks : {2, 4, 8}) {
       CAPTURE(ranks);
-      seed();
       const Outcome outcome = run(*make(ranks), cases[i], experts);
       CHECK(outcome.rows.equal(expected.rows));
       CHECK(outcome.weights.equal(expected.weights));
