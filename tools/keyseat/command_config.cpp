@@ -16,7 +16,11 @@ int command_config(int argc, const char* const* argv) {
   arguments.add_to(app);
   bool json = false;
   app.add_flag("--json", json, "Print JSON: {\"value\": ..., \"origin\": ...} for every key");
-  app.parse(argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  }
 
   ConfigPlugins plugins(arguments.allow_abi_mismatch);
   const RunConfig config = load_config(arguments, plugins);

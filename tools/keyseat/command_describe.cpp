@@ -1,5 +1,5 @@
 // keyseat describe KIND/NAME: what a plugin is and which options it takes. `describe core`: the
-// core's own keys.
+// core's own keys. `describe --docs DIR`: the option reference of all of them.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -7,7 +7,9 @@
 
 #include "keyseat/config.h"
 #include "keyseat/registry.h"
+#include "plugin/files/find.h"
 #include "tools/keyseat/describe_options.h"
+#include "tools/keyseat/option_pages.h"
 #include "tools/keyseat/tool_commands.h"
 
 namespace keyseat::tool {
@@ -81,14 +83,30 @@ std::shared_ptr<const LoadedPlugin> load(const std::string& id, PluginSearch sea
   return plugin;
 }
 
+void write_docs(const std::string& folder, PluginSearch search) {
+  Registry registry(std::move(search));
+  Problems problems;
+  std::vector<std::shared_ptr<const LoadedPlugin>> plugins;
+  for (const FoundFile& found : find_all(registry.search(), problems)) {
+    auto plugin = registry.load(found.id.kind, found.id.name, problems);
+    if (plugin != nullptr) plugins.push_back(std::move(plugin));
+  }
+  if (!problems.empty()) throw Error(std::move(problems));
+  write_option_pages(option_pages(plugins), folder);
+}
+
 }  // namespace
 
 int command_describe(int argc, const char* const* argv) {
   CLI::App app{"Shows what a plugin is and the options it takes.", "keyseat describe"};
-  std::string id, level_name = "tuning";
+  std::string id, docs, level_name = "tuning";
   std::vector<std::string> plugin_dirs;
   bool json = false, allow_abi_mismatch = false;
-  app.add_option("PLUGIN", id, "KIND/NAME, for example dispatcher/local; or core")->required();
+  auto* id_option =
+      app.add_option("PLUGIN", id, "KIND/NAME, for example dispatcher/local; or core");
+  auto* docs_option =
+      app.add_option("--docs", docs, "Write the pages of the option reference into this folder");
+  docs_option->excludes(id_option);
   app.add_option("--level", level_name, "Show options up to this level")
       ->check(CLI::IsMember({"basic", "tuning", "developer"}))
       ->capture_default_str();
@@ -100,6 +118,7 @@ int command_describe(int argc, const char* const* argv) {
                "For developers: load plugins of another build");
   try {
     app.parse(argc, argv);
+    if (id.empty() && docs.empty()) throw CLI::RequiredError("PLUGIN");
   } catch (const CLI::ParseError& error) {
     return app.exit(error);
   }
@@ -113,6 +132,10 @@ int command_describe(int argc, const char* const* argv) {
   for (const std::string& folder : plugin_dirs) folders.push_back({folder, "--plugin-dir"});
   PluginSearch search = make_plugin_search(folders);
   search.allow_abi_mismatch = allow_abi_mismatch;
+  if (!docs.empty()) {
+    write_docs(docs, std::move(search));
+    return 0;
+  }
   const auto plugin = load(id, std::move(search));
   if (json) {
     print_json(*plugin, level);
