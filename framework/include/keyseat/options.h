@@ -95,7 +95,8 @@ class KEYSEAT_API Options {
   const std::vector<double>& get_float_list(const std::string& name) const;
   const std::vector<std::string>& get_string_list(const std::string& name) const;
 
-  // True where a file or --set gave the value.
+  // True where a file or --set gave a value other than the default: one that equals the default
+  // conflicts with nothing, so that a printed configuration can be loaded again.
   bool given(const std::string& name) const;
   SourcePosition where(const std::string& name) const;
   // A problem of code C3 or C4 tied to a key: positioned at the value, or at the table where it is
