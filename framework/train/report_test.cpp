@@ -68,6 +68,7 @@ json step_line(int64_t step) {
       {"clip", 0.3},
       {"lr", 1e-3},
       {"seconds", 0.25},
+      {"samples", 2},
       {"useful_tokens", 960},
       {"image_tokens", 512},
       {"padding_share", 0.0},
@@ -96,7 +97,8 @@ TEST_CASE("report: one step is a whole page without any other file") {
   run.add(step_line(0).dump());
   const std::string html = run.report();
   CHECK(html.starts_with("<!doctype html>"));
-  CHECK(count(html, "<svg") == 7);  // loss, rate, norm, tokens, components, memory, experts
+  CHECK(count(html, "<svg") ==
+        8);  // loss, rate, norm, tokens, components, memory, samples, experts
   CHECK(count(html, "<svg") == count(html, "</svg>"));
   CHECK(count(html, "://") == 0);
   CHECK(count(html, "<script") == 0);
@@ -124,6 +126,7 @@ TEST_CASE("report: thousands of steps are drawn as a few hundred points") {
   const std::string html = run.report();
   CHECK(html.size() < 400'000);
   CHECK(count(html, "4000 steps in 500 points") > 0);
+  CHECK(count(html, "4000 steps in 120 points") == 1);
   CHECK(count(html, "too short a run") == 0);
   CHECK(count(html, "<b>4000</b>") == 1);
 }
@@ -149,7 +152,7 @@ TEST_CASE("report: evaluations are shown, the last one as a key figure") {
   CHECK(count(html, "Held-out accuracy") > 0);
   CHECK(count(html, "<b>97.5 %</b>") == 1);
   CHECK(count(html, "12.5 %") == 1);
-  CHECK(count(html, "351 of 360, after step 1") == 1);
+  CHECK(count(html, "351 of 360, after 2 steps") == 1);
 }
 
 TEST_CASE("report: what is not finite is named and leaves a gap") {
@@ -161,7 +164,7 @@ TEST_CASE("report: what is not finite is named and leaves a gap") {
     run.add(line.dump());
   }
   const std::string html = run.report();
-  CHECK(count(html, "loss nan at step 3;") == 1);
+  CHECK(count(html, "loss nan at step 3,") == 1);
   CHECK(count(html, "grad_norm inf at step 4") == 1);
   CHECK(count(html, "<b>nan</b>") == 1);
   const RunRecord record = read_run(run.path());
@@ -181,7 +184,7 @@ TEST_CASE("report: a run that was killed and resumed is read as one") {
   CHECK(record.column("loss").back() == 42.0);
   CHECK(record.unreadable_lines == 1);
   CHECK(record.expert_load_steps == 5);
-  CHECK(count(run.report(), "1 lines of metrics.jsonl cannot be read") == 1);
+  CHECK(count(run.report(), "1 line left out: cannot be read") == 1);
 }
 
 TEST_CASE("report: components in chain order, layers in the order of numbers") {
@@ -210,6 +213,8 @@ TEST_CASE("report: a folder without a run is R7") {
 }
 
 TEST_CASE("report: numbers are short") {
+  CHECK(count_text(1, "step") == "1 step");
+  CHECK(count_text(0, "step") == "0 steps");
   CHECK(number_text(0) == "0");
   CHECK(number_text(0.002) == "0.002");
   CHECK(number_text(12345) == "12.35k");

@@ -24,8 +24,9 @@ color:var(--warn);font-weight:600}
 .tile{padding:10px 12px}
 .tile b{display:block;font-size:1.35rem;font-weight:600;font-variant-numeric:tabular-nums}
 .tile span,.tile small{display:block;color:var(--soft);font-size:.84rem;line-height:1.3}
-.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:14px}
+.plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,420px),1fr));gap:14px}
 figure{margin:0;padding:12px}
+figure.wide{grid-column:1/-1}
 figcaption{margin-bottom:6px;font-weight:600}
 figcaption small{color:var(--soft);font-weight:400}
 svg{display:block;width:100%;height:auto}

@@ -22,8 +22,8 @@ struct Reduced {
   bool reduced = false;
 };
 
-Reduced reduce(const Plot& plot) {
-  const size_t steps = plot.steps.size(), points = std::min(steps, kPlotPoints);
+Reduced reduce(const Plot& plot, size_t most) {
+  const size_t steps = plot.steps.size(), points = std::min(steps, most);
   Reduced out;
   out.reduced = points < steps;
   const size_t count = plot.series.size();
@@ -114,8 +114,9 @@ std::string legend(const Plot& plot) {
 }
 
 std::string figure(const Plot& plot, const std::string& svg, const std::string& axis_words,
-                   bool reduced) {
-  std::string html = "<figure><figcaption>" + escape_html(plot.title);
+                   size_t points) {
+  std::string html = fmt::format("<figure{}><figcaption>{}", plot.wide ? " class=\"wide\"" : "",
+                                 escape_html(plot.title));
   const std::string unit = plot.unit.empty() || axis_words.empty() ? plot.unit + axis_words
                                                                    : plot.unit + ", " + axis_words;
   if (!unit.empty()) html += " <small>" + escape_html(unit) + "</small>";
@@ -123,11 +124,11 @@ std::string figure(const Plot& plot, const std::string& svg, const std::string& 
   if (!plot.notice.empty()) html += "<p class=\"notice\">" + escape_html(plot.notice) + "</p>";
   html += svg + legend(plot);
   std::string remark = plot.remark;
-  if (reduced) {
+  if (points < plot.steps.size()) {
     if (!remark.empty()) remark += " ";
-    remark +=
-        fmt::format("{} steps in {} points: mean of neighbours{}.", plot.steps.size(), kPlotPoints,
-                    plot.series.size() == 1 ? ", band from lowest to highest" : "");
+    remark += fmt::format(
+        "{} steps in {} points: mean of neighbours{}.", plot.steps.size(), points,
+        points == kPlotPoints && plot.series.size() == 1 ? ", band from lowest to highest" : "");
   }
   if (!remark.empty()) html += "<p class=\"remark\">" + escape_html(remark) + "</p>";
   return html + "</figure>\n";
@@ -141,14 +142,15 @@ std::string svg_begin(const std::string& title) {
 }  // namespace
 
 std::string line_plot(const Plot& plot) {
-  const Reduced points = reduce(plot);
+  const Reduced points = reduce(plot, kPlotPoints);
   const bool band = points.reduced && plot.series.size() == 1;
   Range y = band ? extent(points.low, points.high) : extent(points.mean, points.mean);
   if (y.empty()) return "";
   const bool logarithmic = plot.may_be_logarithmic && y.low > 0 && y.high / y.low > 50;
   const Frame frame(points.x, y, logarithmic);
   std::string svg = svg_begin(plot.title) + frame.grid();
-  for (size_t s = 0; s < plot.series.size(); ++s) {
+  // The first series is the one to see: it is drawn last, on top.
+  for (size_t s = plot.series.size(); s-- > 0;) {
     if (band)
       svg += fmt::format("<path class=\"band\" fill=\"var(--c{})\" d=\"{}\"/>", s % kColors,
                          area_path(points.x, points.low[s], points.high[s], frame));
@@ -156,11 +158,12 @@ std::string line_plot(const Plot& plot) {
                        line_path(points.x, points.mean[s], frame));
     if (points.x.size() <= kMarkedPoints) svg += dots(points.x, points.mean[s], frame, s);
   }
-  return figure(plot, svg + "</svg>", logarithmic ? "log scale" : "", points.reduced);
+  return figure(plot, svg + "</svg>", logarithmic ? "log scale" : "", points.x.size());
 }
 
 std::string stacked_plot(const Plot& plot) {
-  Reduced points = reduce(plot);
+  Reduced points = reduce(plot, kStackedPoints);
+  const size_t drawn = points.x.size();
   // A single step is drawn as a bar: two points at the edges.
   if (points.x.size() == 1) {
     points.x = {points.x[0] - 0.4, points.x[0] + 0.4};
@@ -181,7 +184,7 @@ std::string stacked_plot(const Plot& plot) {
   for (size_t s = 0; s < plot.series.size(); ++s)
     svg += fmt::format("<path fill=\"var(--c{})\" d=\"{}\"/>", s % kColors,
                        area_path(points.x, tops[s], tops[s + 1], frame));
-  return figure(plot, svg + "</svg>", "stacked", points.reduced);
+  return figure(plot, svg + "</svg>", "stacked", drawn);
 }
 
 std::string heat_map(const HeatMap& map) {
@@ -189,7 +192,7 @@ std::string heat_map(const HeatMap& map) {
   for (const auto& [name, values] : map.rows) columns = std::max(columns, values.size());
   if (columns == 0) return "";
   constexpr double kLeft = 52, kTop = 6, kBottom = 34, kPlotWidth = Frame::kWidth - kLeft - 8;
-  constexpr size_t kTitledCells = 2048, kNumberedColumns = 12;
+  constexpr size_t kTitledCells = 2048, kNumberedColumns = 12, kWideColumns = 32;
   const double width = kPlotWidth / static_cast<double>(columns);
   const double height = std::clamp(240.0 / static_cast<double>(map.rows.size()), 6.0, 26.0);
   const double bottom = kTop + height * static_cast<double>(map.rows.size());
@@ -210,7 +213,7 @@ std::string heat_map(const HeatMap& map) {
           "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"var(--{})\" "
           "fill-opacity=\"{:.2f}\"",
           x, y, std::max(width - 0.6, 0.5), height - 0.6, distance < 0 ? "c0" : "c3",
-          0.06 + 0.84 * std::abs(distance));
+          0.06 + 0.6 * std::abs(distance));
       if (map.rows.size() * columns <= kTitledCells)
         svg += fmt::format("><title>{} {}, {} {}: {:.2f}</title></rect>", escape_html(map.row_word),
                            escape_html(name), escape_html(map.column_word), c, values[c]);
@@ -232,7 +235,8 @@ std::string heat_map(const HeatMap& map) {
   Plot plot;
   plot.title = map.title;
   plot.remark = map.remark;
-  return figure(plot, svg + "</svg>", "", /*reduced=*/false);
+  plot.wide = columns > kWideColumns;
+  return figure(plot, svg + "</svg>", "", /*points=*/0);
 }
 
 }  // namespace keyseat::train

@@ -21,11 +21,14 @@ struct Plot {
   std::string remark;  // under the plot; may be empty
   std::vector<int64_t> steps = {};
   std::vector<Series> series = {};
+  bool wide = false;                // over all columns of the page
   bool may_be_logarithmic = false;  // log scale where positive values span more than a factor 50
 };
 
 // More steps than this are drawn as the mean of neighbours inside the band of their extremes.
 inline constexpr size_t kPlotPoints = 500;
+// Areas need fewer, or their edges are noise.
+inline constexpr size_t kStackedPoints = 120;
 
 // Empty where no series has a finite value.
 std::string line_plot(const Plot& plot);
@@ -43,5 +46,6 @@ std::string heat_map(const HeatMap& map);
 std::string escape_html(const std::string& text);
 // Four significant digits, "12.3k" from 10,000 on; "nan" and "inf" as such.
 std::string number_text(double value);
+std::string count_text(int64_t count, const std::string& word);  // "1 step", "2 steps"
 
 }  // namespace keyseat::train

@@ -56,7 +56,10 @@ std::vector<double> nice_ticks(Range range, int about) {
 
 Frame::Frame(const std::vector<double>& x, Range y, bool logarithmic) : logarithmic_(logarithmic) {
   for (const double value : x) x_.include(value);
-  if (x_.high - x_.low < 1) x_ = {x_.low - 0.5, x_.low + 0.5};
+  if (x_.high - x_.low < 1) {
+    const double middle = 0.5 * (x_.low + x_.high);
+    x_ = {middle - 0.5, middle + 0.5};
+  }
   if (logarithmic_) {
     y_ = {y.low / 1.15, y.high * 1.15};
     for (const double tick : log_ticks(y_)) {
@@ -66,7 +69,7 @@ Frame::Frame(const std::vector<double>& x, Range y, bool logarithmic) : logarith
   }
   if (y.low > 0) y.low = 0;
   if (y.high - y.low <= 1e-300) y.high = y.low + 1;
-  y_ticks_ = nice_ticks(y, 4);
+  y_ticks_ = nice_ticks(y, 5);
   y_ = {y_ticks_.front(), y_ticks_.back()};
 }
 

@@ -47,4 +47,8 @@ std::string number_text(double value) {
   return fmt::format("{:.4g}", value);
 }
 
+std::string count_text(int64_t count, const std::string& word) {
+  return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
+}
+
 }  // namespace keyseat::train
