@@ -152,7 +152,8 @@ WeightReport load_hf_weights(const Chain& chain, const SafetensorsReader& file,
 }
 
 std::vector<std::pair<std::string, at::Tensor>> to_hf_tensors(const Chain& chain,
-                                                              const ReadParam& read) {
+                                                              const ReadParam& read,
+                                                              const SafetensorsReader* like) {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   for (int u = 0; u < chain.size(); ++u) {
     const UnitSpec& unit = chain.units()[u].unit->spec();
@@ -161,7 +162,9 @@ std::vector<std::pair<std::string, at::Tensor>> to_hf_tensors(const Chain& chain
       if (param.checkpoint_name.empty()) continue;
       const at::Tensor value = read(u, p);
       if (!value.defined()) continue;
-      if (param.checkpoint_layout == CheckpointLayout::kPerExpert) {
+      const CheckpointLayout layout =
+          like != nullptr ? stored_layout(*like, unit, param) : param.checkpoint_layout;
+      if (layout == CheckpointLayout::kPerExpert) {
         const auto parts = static_cast<int64_t>(param.expert_parts.size());
         for (int64_t e = 0; e < param.shape[0]; ++e) {
           for (int64_t part = 0; part < parts; ++part) {
@@ -170,7 +173,7 @@ std::vector<std::pair<std::string, at::Tensor>> to_hf_tensors(const Chain& chain
                                value.select(0, e).narrow(0, part * rows, rows)});
           }
         }
-      } else if (param.checkpoint_layout == CheckpointLayout::kPackedTransposed) {
+      } else if (layout == CheckpointLayout::kPackedTransposed) {
         tensors.push_back({param.checkpoint_name, value.transpose(1, 2)});
       } else {
         tensors.push_back({param.checkpoint_name, value.reshape(file_shape(param))});

@@ -31,10 +31,10 @@ WeightReport load_hf_weights(const Chain& chain, const SafetensorsReader& file,
                              const WriteParam& write);
 
 // The chain's parameters as a checkpoint holds them: in chain order, tied copies once, experts in
-// ParamSpec::checkpoint_layout. `read` may give anything of the parameter's shape: masters,
-// gradients.
-std::vector<std::pair<std::string, at::Tensor>> to_hf_tensors(const Chain& chain,
-                                                              const ReadParam& read);
+// ParamSpec::checkpoint_layout, or as `like` holds them. `read` may give anything of the
+// parameter's shape: masters, gradients; what it leaves undefined is left out.
+std::vector<std::pair<std::string, at::Tensor>> to_hf_tensors(
+    const Chain& chain, const ReadParam& read, const SafetensorsReader* like = nullptr);
 
 // The layouts in which `file` holds this chain's experts, by parameter: (unit, param) -> layout;
 // empty for other parameters.

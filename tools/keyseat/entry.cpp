@@ -27,7 +27,7 @@ int keyseat_tool_main(int argc, const char* const* argv) {
       {"train", keyseat::tool::command_train},     {"eval", keyseat::tool::command_eval},
       {"data", keyseat::tool::command_data},       {"config", keyseat::tool::command_config},
       {"check", keyseat::tool::command_check},     {"describe", keyseat::tool::command_describe},
-      {"version", keyseat::tool::command_version},
+      {"version", keyseat::tool::command_version}, {"parity", keyseat::tool::command_parity},
   };
   try {
     for (const Entry& command : kCommands) {
