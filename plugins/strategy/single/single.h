@@ -37,7 +37,7 @@ class Single final : public keyseat::Strategy {
   void after_backward(int) override {}
 
  private:
-  void zero_gradients();
+  std::vector<at::Tensor> flat_gradients() const;  // of the trained units
   const keyseat::ParamSpec& spec(keyseat::ParamRef owner) const;
 
   const keyseat::Chain* chain_ = nullptr;
