@@ -175,9 +175,11 @@ void Page::throughput() {
   for (const std::string& name : run_.components())
     time.series.push_back({name, run_.column("milliseconds." + name)});
   html_ += stacked_plot(time);
-  Plot memory = plot("Memory peak", "GiB");
-  memory.series.push_back({"", run_.column("peak_memory_bytes")});
-  for (double& bytes : memory.series[0].values) bytes /= 1 << 30;
+  const std::vector<double>& peak = run_.column("peak_memory_bytes");
+  const bool large = last(peak) >= 1 << 30;
+  Plot memory = plot("Memory peak", large ? "GiB" : "MiB");
+  memory.series.push_back({"", peak});
+  for (double& bytes : memory.series[0].values) bytes /= large ? 1 << 30 : 1 << 20;
   html_ += line_plot(memory);
 }
 
