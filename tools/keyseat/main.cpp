@@ -9,6 +9,7 @@
 #include "keyseat/version.h"
 #include "tools/keyseat/commands.h"
 #include "tools/keyseat/entry.h"
+#include "tools/keyseat/light/config_syntax.h"
 
 namespace {
 
@@ -61,8 +62,9 @@ int main(int argc, char** argv) {
   for (const auto& command : keyseat::tool::command_summaries()) {
     names.emplace_back(command.name);
     if (command.name != name) continue;
-    return command.light != nullptr ? command.light(argc - 1, argv + 1)
-                                    : run_tool(argc - 1, argv + 1);
+    if (command.light != nullptr) return command.light(argc - 1, argv + 1);
+    const int status = keyseat::tool::config_syntax_status(argc - 1, argv + 1);
+    return status != 0 ? status : run_tool(argc - 1, argv + 1);
   }
   if (name.empty()) return usage(stderr);
   std::fprintf(stderr, "keyseat: there is no command \"%s\". %s\n", argv[1],

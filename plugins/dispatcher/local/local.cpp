@@ -66,18 +66,20 @@ keyseat::Problems Local::validate(const keyseat::DispatcherFacts& facts,
   if (facts.experts % virtual_ranks_ != 0) {
     problems.push_back(options_.problem(
         Code::kC4Combination, "virtual_ranks",
-        fmt::format("virtual_ranks = {} does not divide the {} experts of the model",
-                    virtual_ranks_, facts.experts),
+        fmt::format("{} does not divide the {} experts of the model", virtual_ranks_,
+                    facts.experts),
         "every rank owns the same number of experts", "use a divisor of the number of experts"));
   }
   if (mesh.degree(Axis::kExpert) > 1) {
-    problems.push_back(options_.problem(
-        Code::kC4Combination, "virtual_ranks",
-        fmt::format("dispatcher/local cannot serve an expert degree of {}",
-                    mesh.degree(Axis::kExpert)),
-        "it keeps all experts in this process",
+    keyseat::Problem problem;
+    problem.code = Code::kC4Combination;
+    problem.what = fmt::format("dispatcher/local cannot serve an expert degree of {}",
+                               mesh.degree(Axis::kExpert));
+    problem.why = "it keeps all experts in this process";
+    problem.remedy =
         "set the strategy's option expert to 1, or choose a dispatcher that sends rows between "
-        "ranks"));
+        "ranks";
+    problems.push_back(std::move(problem));
   }
   return problems;
 }
@@ -97,8 +99,9 @@ keyseat::Dispatched Local::dispatch_(const std::shared_ptr<keyseat::DispatchPlan
   if (virtual_ranks_ > 1) {
     rows_MH = permute_rows(exchange(rows_MH, p.pieces, virtual_ranks_, /*back=*/false),
                            p.received_M, p.sorted_M1);
-    weight_M =
-        exchange(weight_M, p.pieces, virtual_ranks_, /*back=*/false).index_select(0, p.received_M);
+    const at::Tensor weight_M1 =
+        exchange(weight_M, p.pieces, virtual_ranks_, /*back=*/false).unsqueeze(1);
+    weight_M = permute_rows(weight_M1, p.received_M, p.sorted_M1).squeeze(1);
   }
   return {rows_MH, weight_M, p.counts_E, p.host_counts};
 }

@@ -136,7 +136,8 @@ TEST_CASE("dispatcher/local: what does not fit is refused before anything is all
   const keyseat::Problems problems = make(4)->validate({.experts = 6}, keyseat::Mesh());
   REQUIRE(problems.size() == 1);
   CHECK((problems[0].code == keyseat::Code::kC4Combination));
-  CHECK(problems[0].what == "virtual_ranks = 4 does not divide the 6 experts of the model");
+  CHECK(problems[0].what ==
+        "option \"virtual_ranks\": 4 does not divide the 6 experts of the model");
   CHECK(make(3)->validate({.experts = 6}, keyseat::Mesh()).empty());
 
   keyseat::Problems none;
