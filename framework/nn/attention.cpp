@@ -3,8 +3,9 @@
 
 #include <fmt/format.h>
 
-#include "nn/attention_cpu.h"
+#include "nn/attention_blocks.h"
 #include "nn/attention_cuda.h"
+#include "nn/attention_flash.h"
 #include "nn/contract.h"
 #include "nn/naive.h"
 
@@ -41,7 +42,9 @@ at::Tensor varlen_attention(const at::Tensor& q_Tnd, const at::Tensor& k_Tmd,
                             bool causal, double scale, Kernels kernels) {
   check_inputs(q_Tnd, k_Tmd, v_Tmd, cu_seqlens);
   if (kernels == Kernels::kFast && q_Tnd.size(0) > 0) {
-    if (q_Tnd.is_cpu()) return cpu_attention(q_Tnd, k_Tmd, v_Tmd, cu_seqlens, causal, scale);
+    if (q_Tnd.is_cpu() && causal && block_attention_takes(q_Tnd, k_Tmd, cu_seqlens))
+      return block_attention(q_Tnd, k_Tmd, v_Tmd, cu_seqlens, scale);
+    if (q_Tnd.is_cpu()) return flash_attention(q_Tnd, k_Tmd, v_Tmd, cu_seqlens, causal, scale);
     if (q_Tnd.is_cuda()) return cuda_attention(q_Tnd, k_Tmd, v_Tmd, cu_seqlens, causal, scale);
   }
   return naive::varlen_attention(q_Tnd, k_Tmd, v_Tmd, cu_seqlens, causal, scale);

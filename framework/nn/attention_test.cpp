@@ -1,5 +1,6 @@
 #include "keyseat/nn/attention.h"
 
+#include <ATen/Parallel.h>
 #include <doctest/doctest.h>
 
 #include "keyseat/status.h"
@@ -25,13 +26,21 @@ struct Case {
   int64_t heads, key_heads, head;
 };
 
-const std::vector<Case> kCases = {{{0, 7}, 1, 1, 8},          {{0, 5, 5, 12}, 3, 3, 16},
-                                  {{0, 8, 16, 24}, 2, 2, 12}, {{0, 6, 12}, 4, 2, 8},
-                                  {{0, 3, 20}, 6, 1, 10},     {{0, 1, 2, 3}, 5, 5, 7},
-                                  {{0, 130, 200}, 4, 4, 64},  {{0, 96, 192}, 8, 2, 64},
-                                  {{0, 0, 0}, 2, 1, 8},       {{0}, 2, 2, 8},
-                                  {{0, 600, 700}, 2, 2, 32},  {{0, 4, 8, 13, 17}, 2, 2, 8},
-                                  {{0, 33, 66, 99}, 4, 2, 20}};
+const std::vector<Case> kCases = {{{0, 7}, 1, 1, 8},
+                                  {{0, 5, 5, 12}, 3, 3, 16},
+                                  {{0, 8, 16, 24}, 2, 2, 12},
+                                  {{0, 6, 12}, 4, 2, 8},
+                                  {{0, 3, 20}, 6, 1, 10},
+                                  {{0, 1, 2, 3}, 5, 5, 7},
+                                  {{0, 130, 200}, 4, 4, 64},
+                                  {{0, 96, 192}, 8, 2, 64},
+                                  {{0, 0, 0}, 2, 1, 8},
+                                  {{0}, 2, 2, 8},
+                                  {{0, 600, 700}, 2, 2, 32},
+                                  {{0, 4, 8, 13, 17}, 2, 2, 8},
+                                  {{0, 33, 66, 99}, 4, 2, 20},
+                                  {{0, 150, 160, 420}, 4, 2, 20},
+                                  {{0, 257, 257, 385}, 3, 3, 9}};
 
 }  // namespace
 
@@ -46,6 +55,31 @@ TEST_CASE("varlen_attention: fast and naive agree; causal and full, grouped head
                        .parameters = {}});
     }
   }
+}
+
+TEST_CASE("varlen_attention: flash attention where threads outnumber segments and heads") {
+  const int threads = at::get_num_threads();
+  at::set_num_threads(4);
+  for (bool causal : {false, true}) {
+    for (const Case& c :
+         {Case{{0, 150}, 4, 2, 16}, Case{{0, 140}, 3, 3, 8}, Case{{0, 139, 139, 280}, 2, 1, 8}})
+      check::check_op({.fast = attention(c.cu_seqlens, causal, Kernels::kFast),
+                       .naive = attention(c.cu_seqlens, causal, Kernels::kNaive),
+                       .inputs = inputs_of(c.cu_seqlens.back(), c.heads, c.key_heads, c.head),
+                       .parameters = {}});
+  }
+  at::set_num_threads(threads);
+}
+
+TEST_CASE("varlen_attention: scores far apart") {
+  std::vector<at::Tensor> inputs = inputs_of(300, 4, 2, 16);
+  inputs[0].mul_(40);
+  check::check_op({.fast = attention({0, 150, 300}, true, Kernels::kFast),
+                   .naive = attention({0, 150, 300}, true, Kernels::kNaive),
+                   .inputs = inputs,
+                   .parameters = {},
+                   .tolerance = 1e-4,
+                   .bf16_tolerance = 0});
 }
 
 TEST_CASE("varlen_attention: views into fused q, k, v") {

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "keyseat/nn/activation.h"
+#include "keyseat/nn/attention.h"
 #include "keyseat/nn/cross_entropy.h"
 #include "keyseat/nn/moe.h"
 #include "keyseat/nn/norm.h"
@@ -83,6 +84,15 @@ void check_kernels() {
   loss.parameters = {check::random({149, 12}, 13)};
   loss.bf16_tolerance = 0;  // its value is fp32 for bf16 rows too
   check::check_op(loss);
+
+  check::OpCase attention = both([](Kernels kernels) -> check::Op {
+    return [=](const auto& in, const auto&) {
+      return varlen_attention(in[0], in[1], in[2], {0, 130, 270}, true, 0.3, kernels);
+    };
+  });
+  attention.inputs = {check::random({270, 4, 11}, 11), check::random({270, 2, 11}, 12),
+                      check::random({270, 2, 11}, 13)};
+  check::check_op(attention);
 }
 
 }  // namespace

@@ -77,10 +77,10 @@ HWY_INLINE FloatVector round_to(const BFloat16*, FloatVector value) {
   return hn::BitCast(kFloat, hn::ShiftLeft<16>(rounded_bits(value)));
 }
 
-// Zero in the lanes past the end of the row.
-HWY_INLINE FloatVector keep_lanes(FloatVector value, Whole) { return value; }
-HWY_INLINE FloatVector keep_lanes(FloatVector value, Part part) {
-  return hn::IfThenElseZero(hn::FirstN(kFloat, part.lanes), value);
+// `fill` in the lanes past the end of the row.
+HWY_INLINE FloatVector keep_lanes(FloatVector value, Whole, FloatVector) { return value; }
+HWY_INLINE FloatVector keep_lanes(FloatVector value, Part part, FloatVector fill) {
+  return hn::IfThenElse(hn::FirstN(kFloat, part.lanes), value, fill);
 }
 
 // Calls body(offset, Whole or Part) for the vectors of a row.

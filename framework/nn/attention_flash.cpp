@@ -1,9 +1,9 @@
-// Fast attention for CPU tensors: LibTorch's flash attention over views of the packed rows, one
+// Attention for CPU tensors: LibTorch's flash attention over views of the packed rows, one
 // call per run of equally long segments. Grouped heads are given as a batch over the group with
 // keys and values expanded by stride, so nothing is copied or repeated.
 // Legend: T rows, n query heads, m key/value heads, g = n / m, d head dim, B segments of a run,
 // L rows of each.
-#include "nn/attention_cpu.h"
+#include "nn/attention_flash.h"
 
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
@@ -75,7 +75,7 @@ class Packed {
   at::Tensor packed_;
 };
 
-struct CpuAttentionFunction : torch::autograd::Function<CpuAttentionFunction> {
+struct FlashAttentionFunction : torch::autograd::Function<FlashAttentionFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q_in,
                             const at::Tensor& k_in, const at::Tensor& v_in,
                             const std::vector<int64_t>& cu_seqlens, bool causal, double scale) {
@@ -125,9 +125,10 @@ struct CpuAttentionFunction : torch::autograd::Function<CpuAttentionFunction> {
 
 }  // namespace
 
-at::Tensor cpu_attention(const at::Tensor& q_Tnd, const at::Tensor& k_Tmd, const at::Tensor& v_Tmd,
-                         const std::vector<int64_t>& cu_seqlens, bool causal, double scale) {
-  return CpuAttentionFunction::apply(q_Tnd, k_Tmd, v_Tmd, cu_seqlens, causal, scale);
+at::Tensor flash_attention(const at::Tensor& q_Tnd, const at::Tensor& k_Tmd,
+                           const at::Tensor& v_Tmd, const std::vector<int64_t>& cu_seqlens,
+                           bool causal, double scale) {
+  return FlashAttentionFunction::apply(q_Tnd, k_Tmd, v_Tmd, cu_seqlens, causal, scale);
 }
 
 }  // namespace keyseat::nn
