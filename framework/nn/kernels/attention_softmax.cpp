@@ -32,7 +32,7 @@ void attention_softmax(const AttentionSoftmax& job) {
     const FloatVector top = hn::MaxOfLanes(kFloat, highest);
     each_vector(visible, [&](size_t i, auto span) HWY_ATTR {
       const FloatVector value = hn::Exp(kFloat, hn::Sub(load(scores + i, span), top));
-      sum = hn::Add(sum, keep_lanes(value, span, hn::Zero(kFloat)));
+      sum = hn::Add(sum, keep_lanes(value, span));
       store(value, scores + i, span);
     });
     const float total = sum_of(sum);

@@ -28,7 +28,7 @@ void layer_norm_forward(const LayerNormForward<T>& job) {
     // A second pass over the row, because the difference of two sums loses digits.
     each_vector(width, [&](size_t i, auto span) HWY_ATTR {
       const FloatVector centred = hn::Sub(load(x + i, span), mean);
-      squares = hn::Add(squares, keep_lanes(hn::Mul(centred, centred), span, hn::Zero(kFloat)));
+      squares = hn::Add(squares, keep_lanes(hn::Mul(centred, centred), span));
     });
     const float rstd = 1.0f / std::sqrt(sum_of(squares) / static_cast<float>(width) + job.eps);
     const FloatVector scale = hn::Set(kFloat, rstd);

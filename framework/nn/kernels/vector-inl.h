@@ -82,6 +82,11 @@ HWY_INLINE FloatVector keep_lanes(FloatVector value, Whole, FloatVector) { retur
 HWY_INLINE FloatVector keep_lanes(FloatVector value, Part part, FloatVector fill) {
   return hn::IfThenElse(hn::FirstN(kFloat, part.lanes), value, fill);
 }
+// Zero there.
+template <typename Span>
+HWY_INLINE FloatVector keep_lanes(FloatVector value, Span span) {
+  return keep_lanes(value, span, hn::Zero(kFloat));
+}
 
 // Calls body(offset, Whole or Part) for the vectors of a row.
 template <typename Body>

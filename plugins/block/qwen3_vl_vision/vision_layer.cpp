@@ -106,15 +106,18 @@ class VisionLayer final : public keyseat::Unit {
       const Tensor normed_PC =
           nn::layer_norm(in[0], params.at("norm1.weight"), params.at("norm1.bias"), config_.eps,
                          context.kernels());
-      const Tensor qkv_P3nd =
+      // unbind, because its backward writes the gradient of q, k, v once; select's fills and adds
+      // three tensors of the whole size.
+      const std::vector<Tensor> qkv =
           nn::linear(normed_PC, params.at("attn.qkv.weight"), params.at("attn.qkv.bias"))
-              .view({-1, 3, config_.heads, config_.head_dim()});
+              .view({-1, 3, config_.heads, config_.head_dim()})
+              .unbind(1);
       const nn::RopeTables rope{in[1], in[2]};
-      const Tensor q_Pnd = nn::apply_rope(qkv_P3nd.select(1, 0), rope, context.kernels());
-      const Tensor k_Pnd = nn::apply_rope(qkv_P3nd.select(1, 1), rope, context.kernels());
+      const Tensor q_Pnd = nn::apply_rope(qkv[0], rope, context.kernels());
+      const Tensor k_Pnd = nn::apply_rope(qkv[1], rope, context.kernels());
       const double scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim()));
       const Tensor mixed_Pnd =
-          nn::varlen_attention(q_Pnd, k_Pnd, qkv_P3nd.select(1, 2), context.row().vision_cu_seqlens,
+          nn::varlen_attention(q_Pnd, k_Pnd, qkv[2], context.row().vision_cu_seqlens,
                                /*causal=*/false, scale, context.kernels());
       return {nn::linear(mixed_Pnd.flatten(1), params.at("attn.proj.weight"),
                          params.at("attn.proj.bias"))};
