@@ -30,8 +30,8 @@ Loop::Loop(Session& session, std::string run_dir)
     : session_(session),
       run_dir_(std::move(run_dir)),
       update_(session.chain(), session.strategy(), session.optimizer()),
-      labels_(workload_labels(session)),
-      file_(run_dir_ + "/metrics.jsonl") {
+      labels_(workload_labels(session)) {
+  if (!run_dir_.empty()) file_.emplace(run_dir_ + "/metrics.jsonl");
   if (session.config().eval.every > 0)
     eval_data_ = session.open_data(session.config().eval.data, /*training=*/false);
 }
@@ -113,7 +113,7 @@ void Loop::finite_or_throw(const StepMetrics& metrics) const {
 }
 
 void Loop::report(const StepMetrics& metrics) {
-  file_.write(metrics_json(metrics, labels_));
+  file_->write(metrics_json(metrics, labels_));
   recent_seconds_.push_back(metrics.seconds);
   if (recent_seconds_.size() > kRecentSteps) recent_seconds_.pop_front();
   const RunConfig& config = session_.config();
@@ -131,7 +131,7 @@ void Loop::evaluate_when_due(int64_t index) {
   nlohmann::json line = eval_json(result, /*examples=*/false);
   line["step"] = index;
   if (labels_.synthetic) line["notice"] = kSyntheticNotice;
-  file_.write(line);
+  file_->write(line);
   logger("train")->info("step {}: held-out accuracy {:.4f} ({} of {})", index + 1,
                         result.accuracy(), result.correct, result.samples);
 }

@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "train/evaluate.h"
@@ -22,7 +23,7 @@ struct LoopResult {
 
 class Loop {
  public:
-  // Writes into run.dir, which exists.
+  // Writes into run.dir, which exists. Empty: step() only, nothing is written.
   Loop(Session& session, std::string run_dir);
 
   // All steps of the configuration; writes metrics.jsonl and final.safetensors. Throws Error R5 on
@@ -41,7 +42,7 @@ class Loop {
   std::string run_dir_;
   Update update_;
   WorkloadLabels labels_;
-  MetricsFile file_;
+  std::optional<MetricsFile> file_;  // where there is a run.dir
   std::shared_ptr<Data> eval_data_;
   std::deque<double> recent_seconds_;  // of the last steps, for the ETA
 };

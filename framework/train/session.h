@@ -38,6 +38,8 @@ class Session {
   // Writes all parameters under their Hugging Face names.
   void save_weights(const std::string& path);
 
+  // What `data()` gives from now on, in place of the configured source.
+  void use_data(std::shared_ptr<Data> data) { data_ = std::move(data); }
   // Another data instance with the same model inputs (evaluation).
   std::shared_ptr<Data> open_data(const PluginChoice& choice, bool training);
 

@@ -25,9 +25,10 @@ constexpr int kUnexpected = 1;
 int keyseat_tool_main(int argc, const char* const* argv) {
   static constexpr Entry kCommands[] = {
       {"train", keyseat::tool::command_train},     {"eval", keyseat::tool::command_eval},
+      {"parity", keyseat::tool::command_parity},   {"bench", keyseat::tool::command_bench},
       {"data", keyseat::tool::command_data},       {"config", keyseat::tool::command_config},
       {"check", keyseat::tool::command_check},     {"describe", keyseat::tool::command_describe},
-      {"version", keyseat::tool::command_version}, {"parity", keyseat::tool::command_parity},
+      {"version", keyseat::tool::command_version},
   };
   try {
     for (const Entry& command : kCommands) {

@@ -8,6 +8,7 @@ namespace keyseat::tool {
 int command_train(int argc, const char* const* argv);
 int command_eval(int argc, const char* const* argv);
 int command_parity(int argc, const char* const* argv);
+int command_bench(int argc, const char* const* argv);
 int command_data(int argc, const char* const* argv);
 int command_config(int argc, const char* const* argv);
 int command_check(int argc, const char* const* argv);

@@ -9,6 +9,7 @@ const std::vector<CommandSummary>& command_summaries() {
       {"train", "Train as the configuration says", nullptr},
       {"eval", "Decode the held-out set greedily and report accuracy", nullptr},
       {"parity", "Compare with a folder of recorded results", nullptr},
+      {"bench", "Time the training step on a recorded batch", nullptr},
       {"data", "Look into a data source: data inspect CONFIG", nullptr},
       {"config", "Print every value of a configuration and where it comes from", nullptr},
       {"list", "List the plugins that are found, usable or refused", command_list},

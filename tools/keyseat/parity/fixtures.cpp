@@ -34,6 +34,16 @@ nlohmann::json read_json_file(const std::string& path) {
   return json;
 }
 
+double recorded_aux_weight(const std::string& config_file) {
+  const nlohmann::json root = read_json_file(config_file);
+  const char* key = "router_aux_loss_coef";
+  for (const nlohmann::json* place :
+       {root.contains("text_config") ? &root.at("text_config") : &root, &root}) {
+    if (place->contains(key) && place->at(key).is_number()) return place->at(key).get<double>();
+  }
+  return 0;
+}
+
 void refuse_recording(const std::string& file, std::string what, std::string why) {
   throw Error(Problem{Code::kR6Data,
                       {file, 0, 0},

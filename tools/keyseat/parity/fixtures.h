@@ -30,6 +30,8 @@ Report smart_resize_parity(const ParityArguments& arguments);  // smart_resize.c
 
 // R7 where it cannot be read, R6 where it is no JSON.
 nlohmann::json read_json_file(const std::string& path);
+// Weight of the auxiliary loss in a Hugging Face configuration; 0 where the model has none.
+double recorded_aux_weight(const std::string& config_file);
 // R6: the recording is not what parity can work with.
 [[noreturn]] void refuse_recording(const std::string& file, std::string what, std::string why = "");
 

@@ -84,20 +84,9 @@ class ModelFolder {
     set("optimizer.options.weight_decay", optimizer.at("weight_decay"));
     set("optimizer.options.decay_roles", {"matrix", "bias", "norm", "embedding", "router"});
     if (arguments_.kernels == Kernels::kNaive) set("optimizer.options.kernel", "naive");
-    set("loss.aux.weight", aux_weight(file));
+    set("loss.aux.weight", recorded_aux_weight(file.string()));
     return resolve_or_throw(arguments_.config, plugins, ConfigUse::kModel, std::move(blocks),
                             std::move(sets));
-  }
-
-  // Of the auxiliary loss; 0 where the model has none.
-  static double aux_weight(const fs::path& file) {
-    const json root = read_json_file(file.string());
-    const char* key = "router_aux_loss_coef";
-    for (const json* place :
-         {root.contains("text_config") ? &root.at("text_config") : &root, &root}) {
-      if (place->contains(key) && place->at(key).is_number()) return place->at(key).get<double>();
-    }
-    return 0;
   }
 
   // The same model written in the other spelling gives the same options.
