@@ -71,11 +71,15 @@ std::vector<std::unique_ptr<keyseat::Unit>> Qwen3VlProjector::units() {
   config.checkpoint_prefix = options_.get_string("checkpoint_prefix");
 
   std::vector<std::unique_ptr<keyseat::Unit>> units;
-  for (size_t j = 0; j < options_.get_int_list("deepstack_visual_indexes").size(); ++j) {
+  const std::vector<int64_t>& indexes = options_.get_int_list("deepstack_visual_indexes");
+  for (size_t j = 0; j < indexes.size(); ++j) {
+    // Mergers go by place in the list, features by the order in which the tower's blocks run.
+    const auto feature = std::count_if(indexes.begin(), indexes.end(),
+                                       [&](int64_t other) { return other < indexes[j]; });
     MergerConfig deepstack = config;
     deepstack.name = "deepstack_merger_list." + std::to_string(j);
     deepstack.reads = "vision.tap." + std::to_string(j);
-    deepstack.writes = "deepstack." + std::to_string(j);
+    deepstack.writes = "deepstack." + std::to_string(feature);
     deepstack.norm_after_merge = true;
     units.push_back(make_merger(deepstack));
   }
