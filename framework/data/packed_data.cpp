@@ -149,10 +149,21 @@ Result<Sample> PackedData::prompt(int64_t id) {
   return std::move(loaded).value();
 }
 
-StepAssignment PackedData::plan(int64_t cursor) const { return state_->planner->plan(cursor); }
+PackedData::State& PackedData::planned() const {
+  if (!state_->planner) {
+    throw Error(Problem{Code::kR4Contract,
+                        {},
+                        "steps were asked of a data source that is not open for training",
+                        "only DataFacts::training makes a plan of steps",
+                        "read single samples with sample() or prompt()"});
+  }
+  return *state_;
+}
+
+StepAssignment PackedData::plan(int64_t cursor) const { return planned().planner->plan(cursor); }
 
 void PackedData::seek(int64_t cursor) {
-  state_->loader->clear();
+  planned().loader->clear();
   state_->cursor = state_->next_queued = cursor;
 }
 
@@ -160,7 +171,7 @@ int64_t PackedData::cursor() const { return state_->cursor; }
 
 std::vector<Row> PackedData::next_step() {
   const auto ahead = static_cast<size_t>(options_.get_int("prefetch_steps"));
-  while (state_->loader->queued() <= ahead) {
+  while (planned().loader->queued() <= ahead) {
     StepAssignment step = plan(state_->next_queued);
     state_->loader->add(step.cursor, std::move(step.rows[facts_.data_rank]));
     state_->next_queued = step.next_cursor;

@@ -97,6 +97,16 @@ TEST_CASE("webdataset: the cursor is the whole state") {
   CHECK(whole->cursor() == 48);
 }
 
+TEST_CASE("webdataset: a source opened for evaluation has samples and prompts, but no steps") {
+  DataFacts facts = digit_facts();
+  facts.training = false;
+  const auto held_out = digits({}, facts);
+  CHECK(held_out->prompt(0).ok());
+  CHECK(problem_thrown([&] { held_out->next_step(); }).code == Code::kR4Contract);
+  CHECK(problem_thrown([&] { held_out->seek(0); }).code == Code::kR4Contract);
+  CHECK(problem_thrown([&] { held_out->plan(0); }).code == Code::kR4Contract);
+}
+
 TEST_CASE("webdataset: every epoch is a permutation of its own") {
   const auto data = digits({{"micro_batch_size", int64_t{60}}, {"global_batch_size", int64_t{60}}});
   std::vector<std::vector<int64_t>> epochs(2);

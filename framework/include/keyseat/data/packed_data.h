@@ -47,6 +47,7 @@ class KEYSEAT_API PackedData : public Data {
 
  private:
   struct State;
+  State& planned() const;  // R4 where the source is not open for training
   Row build_row(int64_t cursor, const std::vector<int64_t>& ids);
   Problems build_plan();
 
