@@ -25,6 +25,18 @@ TEST_CASE("qwen3_vl_projector: a deepstack merger behind every tap, then the fin
   CHECK(final_merger.params.at(0).shape == std::vector<int64_t>{16});  // norm before it
 }
 
+TEST_CASE("qwen3_vl_projector: features are numbered in the order of the tower's blocks") {
+  Values values = small_projector();
+  values["deepstack_visual_indexes"] = std::vector<int64_t>{2, 0};
+  const auto units = make_plugin<Block>("qwen3_vl_projector", values)->units();
+  for (int j = 0; j < 2; ++j) {
+    const UnitSpec& spec = units[static_cast<size_t>(j)]->spec();
+    CHECK(spec.name == "deepstack_merger_list." + std::to_string(j));
+    CHECK(spec.reads.at(0).name == "vision.tap." + std::to_string(j));
+    CHECK(spec.writes.at(0).name == "deepstack." + std::to_string(1 - j));
+  }
+}
+
 TEST_CASE("qwen3_vl_projector: parameters by formula, and their names in a checkpoint") {
   const auto units = make_plugin<Block>("qwen3_vl_projector", small_projector())->units();
   const int64_t c = 16, d = 64, h = 20;
