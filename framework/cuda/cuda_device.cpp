@@ -19,6 +19,9 @@ extern "C" __attribute__((visibility("default"))) const char* keyseat_open_cuda_
     c10::cuda::set_device(static_cast<c10::DeviceIndex>(local_rank));
     c10::cuda::CUDACachingAllocator::init(count);
     return nullptr;
+  } catch (const c10::Error& error) {
+    why = error.what_without_backtrace();
+    return why.c_str();
   } catch (const std::exception& error) {
     why = error.what();
     return why.c_str();
