@@ -164,7 +164,8 @@ at::Tensor SafetensorsReader::tensor(const std::string& name) const {
         at::TensorOptions(located.stored.dtype));
   }
   at::Tensor copy = at::empty(located.stored.shape, at::TensorOptions(located.stored.dtype));
-  std::memcpy(copy.data_ptr(), begin, located.stored.end - located.stored.begin);
+  const size_t bytes = located.stored.end - located.stored.begin;
+  if (bytes > 0) std::memcpy(copy.data_ptr(), begin, bytes);
   return copy;
 }
 
