@@ -10,7 +10,7 @@ namespace keyseat::tool {
 
 namespace {
 
-// The files a run writes; the first one tells that a folder holds a run.
+// The files a run writes; either of the first two tells that a folder holds a run.
 constexpr const char* kRunFiles[] = {"metrics.jsonl", "config.toml", "final.safetensors",
                                      "report.html"};
 
@@ -39,7 +39,9 @@ std::vector<GivenBlock> blocks_of_hf_file(const std::string& file,
   const std::string text((std::istreambuf_iterator<char>(stream)), {});
   std::vector<PluginFolder> given;
   for (const std::string& folder : arguments.plugin_dirs) given.push_back({folder, "--plugin-dir"});
-  Registry registry(make_plugin_search(given));
+  PluginSearch search = make_plugin_search(given);
+  search.allow_abi_mismatch = arguments.allow_abi_mismatch;
+  Registry registry(std::move(search));
   Problems problems;
   std::vector<HfPlugin> block_plugins;
   for (const FoundFile& found : find_all(registry.search(), problems)) {
