@@ -85,6 +85,47 @@ TEST_CASE("layers: options go with the plugin they were given for") {
   CHECK(resolve({.file = file, .sets = {"strategy.plugin=sharded"}}).ok());
 }
 
+TEST_CASE("layers: [eval.options] go with the data plugin that they lie over") {
+  const ScratchFolder folder;
+  const std::string file = folder.write(
+      "a.toml", std::string(complete_config()) + "[eval.options]\npath = \"held-out\"\n");
+  const auto same = resolve({.file = file});
+  CHECK(same.config.eval.data.options.get_string("path") == folder.path("held-out"));
+  const std::string overlay =
+      folder.write("mock.toml", "[data]\nplugin = \"mock\"\noptions.tokens = 3\n");
+  const std::string own = folder.write("own.toml",
+                                       "[data]\nplugin = \"mock\"\noptions.tokens = 3\n"
+                                       "[eval.options]\ntokens = 4\n");
+  const std::string based =
+      folder.write("b.toml", "base = \"a.toml\"\n[data]\nplugin = \"mock\"\noptions.tokens = 3\n");
+  const ConfigRequest replaced[] = {
+      {.file = file, .overlays = {overlay}},
+      {.file = file, .sets = {"data.options.tokens=3", "data.plugin=mock"}},
+      {.file = file, .sets = {"data={plugin=\"mock\", options.tokens=3}"}},
+      {.file = based},
+  };
+  for (const ConfigRequest& request : replaced) {
+    const auto resolved = resolve(request);
+    INFO(problems_text(resolved.problems));
+    REQUIRE(resolved.ok());
+    CHECK(resolved.config.eval.data.name == "mock");
+    CHECK(resolved.config.eval.data.options.get_int("tokens") == 3);
+    bool noted = false;
+    for (const std::string& note : resolved.notes) {
+      noted = noted || note.find("in [eval.options] at ") != std::string::npos;
+    }
+    CHECK(noted);
+  }
+  // What is given beside the new plugin stays, in either order.
+  CHECK(resolve({.file = file, .overlays = {own}}).config.eval.data.options.get_int("tokens") == 4);
+  const auto sets =
+      resolve({.file = file,
+               .sets = {"eval.options.tokens=5", "data.options.tokens=3", "data.plugin=mock"}});
+  INFO(problems_text(sets.problems));
+  REQUIRE(sets.ok());
+  CHECK(sets.config.eval.data.options.get_int("tokens") == 5);
+}
+
 TEST_CASE("layers: bases of a whole file, several of them, and their order") {
   const ScratchFolder folder;
   folder.write("one.toml", complete_config());

@@ -75,9 +75,21 @@ Node* element(Node& list, const std::string& part, const std::string& path,
   return nullptr;
 }
 
+// The assignment as the tree that a file with nothing else would give.
+Node tree_of(const Assignment& assignment) {
+  Node tree = assignment.value;
+  for (auto part = assignment.key.rbegin(); part != assignment.key.rend(); ++part) {
+    Node table;
+    table.members.push_back({*part, tree.origin.where, std::move(tree)});
+    tree = std::move(table);
+  }
+  return tree;
+}
+
 void apply(Node& root, Assignment assignment, Problems& problems, Notes& notes) {
   const SourcePosition where = assignment.value.origin.where;
   const Origin origin = assignment.value.origin;
+  leave_out_overlaid(root, tree_of(assignment), notes);
   Node* node = &root;
   Node* parent = nullptr;
   std::string path;

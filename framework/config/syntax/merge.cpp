@@ -15,26 +15,48 @@ bool all_named(const Node& list) {
          });
 }
 
-void leave_out_options(Node& base, const Node& over, const std::string& path, Notes& notes) {
+// Tables whose `options` lie over those of another table's plugin, and so belong to that plugin.
+struct OverlaidOptions {
+  std::string_view table, plugin_table;
+};
+constexpr OverlaidOptions kOverlaid[] = {{"eval", "data"}};
+
+// `owner` holds `options` that were given for the plugin that `base` names; where `over` names
+// another one, they go.
+void leave_out_options(Node& owner, const Node& base, const Node& over, const std::string& path,
+                       const std::string& shown, Notes& notes) {
   const std::string before = base.string_at("plugin");
   const std::string after = over.string_at("plugin");
   if (before.empty() || after.empty() || before == after) return;
-  const Node* options = base.find("options");
+  const Node* options = owner.find("options");
   if (options == nullptr) return;
   if (options->is_table() && !options->members.empty()) {
-    notes.push_back(fmt::format(
-        "{}: [{}] names the plugin \"{}\" instead of \"{}\"; the options given for "
-        "\"{}\" at {} are left out",
-        over.find("plugin")->origin.text, path, after, before, before, options->origin.text));
+    notes.push_back(
+        fmt::format("{}: [{}] names the plugin \"{}\" instead of \"{}\"; the options given for "
+                    "\"{}\" {} {} are left out",
+                    over.find("plugin")->origin.text, path, after, before, before, shown,
+                    options->origin.text));
   }
-  base.erase("options");
+  owner.erase("options");
 }
 
 }  // namespace
 
+void leave_out_overlaid(Node& root, const Node& over, Notes& notes) {
+  for (const OverlaidOptions& overlaid : kOverlaid) {
+    Node* owner = root.find(overlaid.table);
+    const Node* before = root.find(overlaid.plugin_table);
+    const Node* after = over.find(overlaid.plugin_table);
+    if (owner == nullptr || before == nullptr || after == nullptr) continue;
+    leave_out_options(*owner, *before, *after, std::string(overlaid.plugin_table),
+                      fmt::format("in [{}.options] at", overlaid.table), notes);
+  }
+}
+
 void merge_over(Node& base, Node over, const std::string& path, Notes& notes) {
   if (base.is_table() && over.is_table()) {
-    leave_out_options(base, over, path, notes);
+    if (path.empty()) leave_out_overlaid(base, over, notes);
+    leave_out_options(base, base, over, path, "at", notes);
     base.origin = over.origin;
     for (Member& member : over.members) {
       const auto same = std::find_if(base.members.begin(), base.members.end(),

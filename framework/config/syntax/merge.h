@@ -5,7 +5,8 @@
 // - lists of tables whose elements all have a `name` ([[model.blocks]]) merge element by element:
 //   the same name merges, a new one is appended; any other list is replaced as a whole;
 // - options belong to the plugin they were given for: where a layer names another `plugin`, the
-//   options of the layers below are left out (and a note says so).
+//   options of the layers below are left out (and a note says so). So are those of [eval.options],
+//   which lie over the options of the data plugin.
 #pragma once
 
 #include <string>
@@ -20,5 +21,9 @@ using Notes = std::vector<std::string>;
 
 // Lays `over` on `base`. `path` names the table for notes: "" at the top.
 void merge_over(Node& base, Node over, const std::string& path, Notes& notes);
+
+// Removes from `root`, the whole tree, the options that lie over those of a plugin in another table
+// where `over` names another plugin there. merge_over() of whole trees does this by itself.
+void leave_out_overlaid(Node& root, const Node& over, Notes& notes);
 
 }  // namespace keyseat
