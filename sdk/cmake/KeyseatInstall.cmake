@@ -1,5 +1,6 @@
 # cmake --install build/release --prefix DIR: a tree that can be moved as a whole.
-#   bin/keyseat, lib/libkeyseat*.so, plugins/, include/keyseat/, lib/cmake/Keyseat/ (find_package)
+#   bin/keyseat, lib/libkeyseat*.so, plugins/, include/keyseat/, lib/cmake/Keyseat/ (find_package),
+#   share/keyseat/ (configs with the digits data, the template of a plugin repository)
 # LibTorch is not copied: it is found in DIR/libtorch (a folder or a link), else where it was when
 # this was built.
 include(CMakePackageConfigHelpers)
@@ -20,6 +21,9 @@ install(FILES framework/pch.h framework/pch.cpp
   sdk/cmake/KeyseatHeaders.cmake sdk/cmake/KeyseatPlugin.cmake sdk/cmake/KeyseatAbiHash.cmake
   DESTINATION ${KEYSEAT_SDK_DIR})
 install(PROGRAMS sdk/cmake/compile.sh DESTINATION ${KEYSEAT_SDK_DIR})
+install(DIRECTORY configs DESTINATION share/keyseat)
+install(DIRECTORY sdk/template DESTINATION share/keyseat USE_SOURCE_PERMISSIONS)
+install(DIRECTORY sdk/docs/ DESTINATION share/doc/keyseat)
 install(FILES LICENSE NOTICE DESTINATION share/doc/keyseat)
 
 configure_package_config_file(sdk/cmake/KeyseatConfig.cmake.in KeyseatConfig.cmake

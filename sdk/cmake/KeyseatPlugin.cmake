@@ -75,3 +75,19 @@ function(keyseat_add_plugin)
   keyseat_use_pch(${target})
   set_property(GLOBAL APPEND PROPERTY KEYSEAT_PLUGIN_TARGETS ${target})
 endfunction()
+
+# keyseat_add_plugin_test(): *_test.cpp of the current folder, behind keyseat_add_plugin() of the same
+# folder, as one doctest executable build/bin/keyseat_KIND_NAME_test, registered with CTest. It loads
+# the plugin through the registry, from build/plugins. (In the core's own tree the tests of all
+# plugins are one executable.)
+function(keyseat_add_plugin_test)
+  get_property(plugins GLOBAL PROPERTY KEYSEAT_PLUGIN_TARGETS)
+  list(GET plugins -1 plugin)
+  find_package(doctest REQUIRED)
+  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*_test.cpp")
+  add_executable(${plugin}_test ${sources})
+  target_link_libraries(${plugin}_test PRIVATE keyseat doctest::doctest)
+  add_dependencies(${plugin}_test ${plugin})
+  keyseat_use_pch(${plugin}_test)
+  add_test(NAME ${plugin}_test COMMAND ${plugin}_test)
+endfunction()

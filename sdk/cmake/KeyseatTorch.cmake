@@ -26,8 +26,8 @@ add_library(keyseat_torch INTERFACE)
 add_library(keyseat::torch ALIAS keyseat_torch)
 foreach(include_dir "${torch_root}/include" "${torch_root}/include/torch/csrc/api/include")
   target_compile_options(keyseat_torch INTERFACE
-    "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${include_dir}>"
-    "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-isystem ${include_dir}>")
+    "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter \"${include_dir}\">"
+    "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-isystem \"${include_dir}\">")
 endforeach()
 target_compile_definitions(keyseat_torch INTERFACE AT_PER_OPERATOR_HEADERS)
 target_link_libraries(keyseat_torch INTERFACE "${torch_lib_dir}/libtorch_cpu.so" "${torch_lib_dir}/libc10.so")

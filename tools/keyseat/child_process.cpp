@@ -1,11 +1,14 @@
 #include "tools/keyseat/child_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstring>
 
 #include "keyseat/status.h"
@@ -20,19 +23,30 @@ namespace {
       Code::kR7File, {}, std::string("could not start a child: ") + std::strerror(error), "", ""});
 }
 
-std::string read_all(int descriptor) {
-  std::string text;
+using Clock = std::chrono::steady_clock;
+
+// Reads until the other end closes; false where `deadline` passes first.
+bool read_until(int descriptor, std::string& text, const Clock::time_point* deadline) {
   char buffer[4096];
   for (;;) {
+    int wait_ms = -1;
+    if (deadline != nullptr) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now());
+      if (left.count() <= 0) return false;
+      wait_ms = static_cast<int>(left.count());
+    }
+    pollfd one{descriptor, POLLIN, 0};
+    const int ready = poll(&one, 1, wait_ms);
+    if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
     const ssize_t got = read(descriptor, buffer, sizeof(buffer));
     if (got > 0) text.append(buffer, static_cast<size_t>(got));
-    if (got == 0 || (got < 0 && errno != EINTR)) return text;
+    if (got == 0 || (got < 0 && errno != EINTR)) return true;
   }
 }
 
 }  // namespace
 
-ChildResult run_keyseat(const std::vector<std::string>& arguments) {
+ChildResult run_keyseat(const std::vector<std::string>& arguments, double limit_seconds) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) cannot_start(errno);
   posix_spawn_file_actions_t actions;
@@ -53,12 +67,17 @@ ChildResult run_keyseat(const std::vector<std::string>& arguments) {
     cannot_start(error);
   }
   ChildResult result;
-  result.output = read_all(ends[0]);
+  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                           std::chrono::duration<double>(limit_seconds));
+  if (!read_until(ends[0], result.output, limit_seconds > 0 ? &deadline : nullptr)) {
+    result.timed_out = true;
+    kill(child, SIGKILL);
+  }
   close(ends[0]);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
+  if (WIFSIGNALED(status) && !result.timed_out) result.signal = WTERMSIG(status);
   if (WIFEXITED(status)) result.exit_status = WEXITSTATUS(status);
   return result;
 }

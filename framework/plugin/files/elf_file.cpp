@@ -134,4 +134,20 @@ std::vector<std::string> ElfFile::run_path() const {
   return folders;
 }
 
+std::vector<ElfFile::Symbol> ElfFile::exported() const {
+  std::vector<Symbol> found;
+  const auto entries = section(".dynsym");
+  const auto strings = section(".dynstr");
+  if (!entries || !strings) return found;
+  for (uint64_t at = 0; at + sizeof(Elf64_Sym) <= entries->size(); at += sizeof(Elf64_Sym)) {
+    Elf64_Sym entry;
+    std::memcpy(&entry, entries->data() + at, sizeof(entry));
+    const unsigned binding = ELF64_ST_BIND(entry.st_info);
+    if (entry.st_shndx == SHN_UNDEF || binding == STB_LOCAL) continue;
+    std::string name = string_at(*strings, entry.st_name);
+    if (!name.empty()) found.push_back({std::move(name), binding == STB_GLOBAL});
+  }
+  return found;
+}
+
 }  // namespace keyseat

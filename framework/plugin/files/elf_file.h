@@ -27,6 +27,14 @@ class ElfFile {
   // Folders given by DT_RUNPATH or DT_RPATH, with $ORIGIN replaced by the file's folder.
   std::vector<std::string> run_path() const;
 
+  // A name that others can link to.
+  struct Symbol {
+    std::string name;
+    bool strong = false;  // neither weak nor unique
+  };
+  // Those that the library defines itself.
+  std::vector<Symbol> exported() const;
+
  private:
   static constexpr int64_t kNeeded = 1, kRpath = 15, kRunpath = 29;  // DT_* of elf.h
   ElfFile(std::filesystem::path file, std::string bytes)
