@@ -36,6 +36,33 @@ TEST_CASE("rule: the framework includes no plugin, and a plugin no other plugin"
   }
 }
 
+TEST_CASE("rule: the framework names no plugin, but for the defaults of a configuration") {
+  for (const auto& kind : std::filesystem::directory_iterator("plugins")) {
+    if (!kind.is_directory()) continue;
+    for (const auto& plugin : std::filesystem::directory_iterator(kind.path())) {
+      const std::string kind_name = kind.path().filename().string();
+      const std::string name = plugin.path().filename().string();
+      std::vector<std::string> forms = {'"' + kind_name + '/' + name + '"',
+                                        "keyseat_" + kind_name + '_' + name};
+      if (name != "none") forms.push_back('"' + name + '"');  // that one is a word of English, too
+      for (const SourceFile& file : source_files()) {
+        const bool tests = file.path.ends_with("_test.cpp") ||
+                           file.path.ends_with("/testing.cpp") || file.path.ends_with("_fixture.h");
+        if (!is_cpp(file) || !file.path.starts_with("framework/") || tests ||
+            file.path == "framework/config/defaults.cpp") {
+          continue;
+        }
+        for (size_t i = 0; i < file.lines.size(); ++i) {
+          const std::string code = file.lines[i].substr(0, file.lines[i].find("//"));
+          for (const std::string& form : forms) {
+            CHECK_MESSAGE(code.find(form) == std::string::npos, place(file, i + 1, form));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("rule: a plugin includes of Keyseat only its public headers") {
   for (const SourceFile& file : source_files()) {
     if (!is_cpp(file) || !file.path.starts_with("plugins/") || file.path.ends_with("_test.cpp")) {
