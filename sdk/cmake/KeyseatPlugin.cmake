@@ -72,7 +72,13 @@ function(keyseat_add_plugin)
   target_link_libraries(${target} PRIVATE keyseat)
   # defs: every plugin names what it needs. nodelete: a live autograd graph may run plugin code.
   target_link_options(${target} PRIVATE LINKER:-z,defs LINKER:-z,nodelete)
-  keyseat_use_pch(${target})
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    # Clang refuses a precompiled header of another visibility; GCC does not.
+    target_link_libraries(${target} PRIVATE keyseat_headers)
+    target_precompile_headers(${target} PRIVATE "${KEYSEAT_PCH_DIR}/pch.h")
+  else()
+    keyseat_use_pch(${target})
+  endif()
   set_property(GLOBAL APPEND PROPERTY KEYSEAT_PLUGIN_TARGETS ${target})
 endfunction()
 
