@@ -1,4 +1,5 @@
-// A small Qwen3-VL-MoE out of its plugins, ready to run in one process: for the tests of blocks.
+// A small Qwen3-VL-MoE out of its plugins, ready to run in one process: for the tests of blocks and
+// of the executor.
 #pragma once
 
 #include <ATen/ops/from_blob.h>
@@ -101,26 +102,49 @@ inline Sample small_sample(int64_t id, int64_t text, bool image, const InputSpec
   return sample;
 }
 
-// The chain on strategy/single with dispatcher/local and recompute/none.
+// What the model runs on; anything may be replaced.
+struct SmallParts {
+  std::shared_ptr<Strategy> strategy = make_plugin<Strategy>("single");
+  std::shared_ptr<Dispatcher> dispatcher = make_plugin<Dispatcher>("local");
+  std::shared_ptr<Recompute> recompute = make_plugin<Recompute>("none");
+  at::ScalarType compute_dtype = at::kFloat;
+};
+
+// Every loss that the chain writes, with one weight and normaliser.
+inline std::map<std::string, LossTerm> small_loss_terms(const Chain& chain) {
+  std::map<std::string, LossTerm> terms;
+  for (const ChainUnit& unit : chain.units()) {
+    for (const TensorSpec& write : unit.unit->spec().writes) {
+      if (write.name.starts_with("loss.")) terms[write.name.substr(5)] = {0.5, 10};
+    }
+  }
+  return terms;
+}
+
+// The chain in one process.
 class SmallModel {
  public:
-  explicit SmallModel(std::vector<NamedBlock> blocks, const std::vector<std::string>& freeze = {})
-      : chain_(chain_of(std::move(blocks), freeze)) {
+  explicit SmallModel(std::vector<NamedBlock> blocks, const std::vector<std::string>& freeze = {},
+                      SmallParts parts = {})
+      : chain_(chain_of(std::move(blocks), freeze)), parts_(std::move(parts)) {
     comm_->connect({});
     StrategyFacts facts;
     facts.seed = 3;
-    strategy_->place(facts, chain_, mesh_, *comm_);
+    facts.compute_dtype = parts_.compute_dtype;
+    strategy().place(facts, chain_, mesh_, *comm_);
     ExecutorServices services;
     services.comm = comm_.get();
     services.mesh = &mesh_;
-    services.dispatcher = dispatcher_.get();
-    services.recompute = recompute_.get();
-    services.events = strategy_.get();
+    services.dispatcher = parts_.dispatcher.get();
+    services.recompute = parts_.recompute.get();
+    services.events = parts_.strategy.get();
+    services.compute_dtype = parts_.compute_dtype;
     executor_ = std::make_unique<Executor>(chain_, services);
   }
 
   const Chain& chain() const { return chain_; }
-  Strategy& strategy() { return *strategy_; }
+  Strategy& strategy() { return *parts_.strategy; }
+  Executor& executor() { return *executor_; }
 
   Row pack(const std::vector<Sample>& samples) const {
     data::PackOptions options;
@@ -134,31 +158,23 @@ class SmallModel {
   // Forward of every row, and backward where training; loss terms by name, of all rows together.
   std::map<std::string, double> run(std::vector<Row> rows, bool training,
                                     std::vector<at::Tensor>* logits = nullptr) {
-    std::map<std::string, LossTerm> terms;
-    for (const ChainUnit& unit : chain_.units()) {
-      for (const TensorSpec& write : unit.unit->spec().writes) {
-        if (write.name.starts_with("loss.")) terms[write.name.substr(5)] = {0.5, 10};
-      }
-    }
-    executor_->begin_step(0, terms);
+    executor_->begin_step(0, small_loss_terms(chain_));
     StepPlan plan;
     plan.rows = std::move(rows);
     plan.training = training;
     plan.on_forward = [&](int64_t, const Executor& executor, const Store& store) {
       if (logits != nullptr) logits->push_back(executor.tensor(store, "logits").clone());
     };
-    strategy_->schedule(std::move(plan), *executor_);
-    strategy_->finish();
+    strategy().schedule(std::move(plan), *executor_);
+    strategy().finish();
     return executor_->losses();
   }
 
  private:
   Chain chain_;
   Mesh mesh_;
+  SmallParts parts_;
   std::shared_ptr<Comm> comm_ = make_plugin<Comm>("self");
-  std::shared_ptr<Dispatcher> dispatcher_ = make_plugin<Dispatcher>("local");
-  std::shared_ptr<Recompute> recompute_ = make_plugin<Recompute>("none");
-  std::shared_ptr<Strategy> strategy_ = make_plugin<Strategy>("single");
   std::unique_ptr<Executor> executor_;
 };
 
