@@ -6,6 +6,7 @@
 #include "keyseat/safetensors.h"
 #include "runtime/device.h"
 #include "runtime/loggers.h"
+#include "train/build_chain.h"
 
 namespace keyseat::train {
 
@@ -39,7 +40,7 @@ Session::Session(RunConfig config, Registry& registry, SessionOptions options)
   strategy_ = make<Strategy>(config_.strategy);
 
   // Everything that can be refused is refused before anything is allocated.
-  build_chain();
+  chain_ = build_chain(config_, registry_);
   Problems problems;
   mesh_ = Mesh::build(strategy_->degrees(facts_.world), facts_.world, facts_.rank,
                       facts_.ranks_per_node, problems);
@@ -77,17 +78,6 @@ std::shared_ptr<Interface> Session::make(const PluginChoice& choice) const {
   host.instance = choice.instance;
   host.seed = facts_.seed;
   return registry_.create<Interface>(choice.name, choice.options, host);
-}
-
-void Session::build_chain() {
-  std::vector<NamedBlock> blocks;
-  for (const PluginChoice& choice : config_.model.blocks) {
-    blocks.push_back(
-        {choice.instance, choice.kind + "/" + choice.name, make<Block>(choice), choice.where});
-  }
-  Problems problems;
-  chain_ = Chain::build(std::move(blocks), config_.model.freeze, problems);
-  throw_if_any(std::move(problems));
 }
 
 // Asks the dispatcher about every MoE layer that differs from the ones before.

@@ -56,7 +56,6 @@ class Session {
  private:
   template <typename Interface>
   std::shared_ptr<Interface> make(const PluginChoice& choice) const;
-  void build_chain();
   Problems dispatcher_problems() const;
 
   RunConfig config_;

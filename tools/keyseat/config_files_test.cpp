@@ -98,7 +98,7 @@ TEST_CASE("config files: config.json in both spellings resolves to one model") {
     const auto [other, is_first] = models.emplace(name, blocks);
     if (!is_first) CHECK(other->second == blocks);
   }
-  CHECK(models.size() == 5);
+  CHECK(models.size() == 7);
 }
 
 }  // namespace

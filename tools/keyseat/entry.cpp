@@ -28,7 +28,7 @@ int keyseat_tool_main(int argc, const char* const* argv) {
       {"parity", keyseat::tool::command_parity},   {"bench", keyseat::tool::command_bench},
       {"data", keyseat::tool::command_data},       {"config", keyseat::tool::command_config},
       {"check", keyseat::tool::command_check},     {"describe", keyseat::tool::command_describe},
-      {"version", keyseat::tool::command_version},
+      {"version", keyseat::tool::command_version}, {"chain", keyseat::tool::command_chain},
   };
   try {
     for (const Entry& command : kCommands) {

@@ -10,6 +10,7 @@ int command_eval(int argc, const char* const* argv);
 int command_parity(int argc, const char* const* argv);
 int command_bench(int argc, const char* const* argv);
 int command_data(int argc, const char* const* argv);
+int command_chain(int argc, const char* const* argv);
 int command_config(int argc, const char* const* argv);
 int command_check(int argc, const char* const* argv);
 int command_describe(int argc, const char* const* argv);

@@ -82,8 +82,7 @@ class Head final : public keyseat::Unit {
   static Tensor logits(const Tensor& normed_TH, const keyseat::Params& params,
                        const Tensor& rows_R) {
     at::NoGradGuard no_grad;
-    return nn::linear(normed_TH.index_select(0, rows_R), params.at("lm_head.weight"))
-        .to(at::kFloat);
+    return nn::linear(normed_TH.index({rows_R}), params.at("lm_head.weight")).to(at::kFloat);
   }
 
   // The counts are summed over the ranks that share the micro-batch, once: a replay uses the kept

@@ -12,6 +12,7 @@ const std::vector<CommandSummary>& command_summaries() {
       {"bench", "Time the training step on a recorded batch", nullptr},
       {"data", "Look into a data source: data inspect CONFIG", nullptr},
       {"config", "Print every value of a configuration and where it comes from", nullptr},
+      {"chain", "Size up a model of any size: parameters, work, memory, a dry run", nullptr},
       {"list", "List the plugins that are found, usable or refused", command_list},
       {"describe", "Show what a plugin is and the options it takes", nullptr},
       {"check", "Check whether a plugin file can be used here", nullptr},
