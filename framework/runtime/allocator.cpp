@@ -60,11 +60,7 @@ CachingAllocator::Header* CachingAllocator::take(int size_class) {
     const std::lock_guard lock(bin.mutex);
     if (Header* const header = bin.free) {
       bin.free = header->next;
-      if (header->slab != nullptr) {
-        ++header->slab->in_use;
-      } else {
-        cached_large_ -= bytes;
-      }
+      if (header->slab != nullptr) ++header->slab->in_use;
       cached_ -= bytes;
       hits_.fetch_add(1, std::memory_order_relaxed);
       return header;
@@ -124,20 +120,32 @@ void CachingAllocator::release(void* data) {
 void CachingAllocator::put_back(Header* header) {
   const size_t bytes = header->bytes();
   ledger_.subtract(header->category, bytes);
-  if (header->slab == nullptr && cached_large_ + bytes > cache_bytes_) {
+  Slab* const slab = header->slab;
+  if (slab == nullptr && cached_ + bytes > cache_bytes_) {
     unmap(header, kHeaderBytes + bytes);
     return;
   }
   Bin& bin = bins_[header->size_class];
   const std::lock_guard lock(bin.mutex);
-  if (header->slab != nullptr) {
-    --header->slab->in_use;
-  } else {
-    cached_large_ += bytes;
-  }
   cached_ += bytes;
   header->next = bin.free;
   bin.free = header;
+  if (slab != nullptr && --slab->in_use == 0 && cached_ > cache_bytes_) give_back(bin, slab);
+}
+
+void CachingAllocator::give_back(Bin& bin, Slab* slab) {
+  Header** link = &bin.free;
+  while (Header* const header = *link) {
+    if (header->slab == slab) {
+      cached_ -= header->bytes();
+      *link = header->next;
+    } else {
+      link = &header->next;
+    }
+  }
+  std::erase(bin.slabs, slab);
+  unmap(slab->memory, slab->bytes);
+  delete slab;
 }
 
 void CachingAllocator::trim() {
@@ -151,10 +159,7 @@ void CachingAllocator::trim() {
         kept = header;
       } else {
         cached_ -= header->bytes();
-        if (header->slab == nullptr) {
-          cached_large_ -= header->bytes();
-          unmap(header, kHeaderBytes + header->bytes());
-        }
+        if (header->slab == nullptr) unmap(header, kHeaderBytes + header->bytes());
       }
       header = next;
     }

@@ -19,8 +19,8 @@ namespace keyseat {
 
 class CachingAllocator final : public c10::Allocator {
  public:
-  // `cache_bytes` bounds the free memory kept in blocks of 4 MiB and more. Slabs are given back by
-  // trim() only: they are at most what was in use at the peak.
+  // `cache_bytes` bounds the free memory that is kept: beyond it a large block goes back at once, a
+  // slab when its last block is freed.
   explicit CachingAllocator(size_t cache_bytes) : cache_bytes_(cache_bytes) {}
   ~CachingAllocator() override;
 
@@ -46,12 +46,13 @@ class CachingAllocator final : public c10::Allocator {
   Header* cut_block(Bin& bin, int size_class);
   void* map_or_trim(size_t bytes);
   void put_back(Header* header);
+  void give_back(Bin& bin, Slab* slab);  // under the bin's lock; no block of it is in use
   void unmap(void* memory, size_t bytes);
 
   size_t cache_bytes_;
   MemoryLedger ledger_;
   std::array<Bin, kSizeClasses> bins_;
-  std::atomic<size_t> cached_{0}, cached_large_{0}, mapped_{0};
+  std::atomic<size_t> cached_{0}, mapped_{0};
   std::atomic<uint64_t> allocations_{0}, hits_{0};
 };
 

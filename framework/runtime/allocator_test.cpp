@@ -73,6 +73,71 @@ TEST_CASE("allocator: ledger, peak, trim and cap") {
   CHECK(allocator.statistics().peak == 0);
 }
 
+TEST_CASE("allocator: the cap holds for blocks of every size") {
+  CachingAllocator allocator(16 * kMiB);
+  for (const size_t bytes : {size_t{1000}, 100 * size_t{1024}, kMiB, 6 * kMiB}) {
+    std::vector<c10::DataPtr> held;
+    for (size_t total = 0; total < 200 * kMiB; total += bytes) {
+      held.push_back(allocator.allocate(bytes));
+    }
+    CHECK(allocator.statistics().in_use >= 200 * kMiB);
+    held.clear();
+    CHECK(allocator.statistics().in_use == 0);
+    CHECK(allocator.statistics().cached <= 16 * kMiB);
+    // Slabs of 32 MiB are given back whole; the rest of the last one was never cut.
+    CHECK(allocator.statistics().mapped <= 16 * kMiB + 32 * kMiB);
+    allocator.trim();
+    CHECK(allocator.statistics().mapped == 0);
+  }
+}
+
+TEST_CASE("allocator: trim keeps what is in use, and what is in use keeps its bytes") {
+  CachingAllocator allocator(64 * kMiB);
+  std::vector<c10::DataPtr> kept, freed;
+  for (int i = 0; i < 100; ++i) {
+    for (std::vector<c10::DataPtr>* list : {&kept, &freed}) {
+      list->push_back(allocator.allocate(100000));
+      std::memset(list->back().get(), i, 100000);
+    }
+  }
+  freed.clear();
+  const MemoryStatistics before = allocator.statistics();
+  allocator.trim();
+  CHECK(allocator.statistics().in_use == before.in_use);
+  for (int i = 0; i < 100; ++i) {
+    const auto* const bytes = static_cast<const char*>(kept[static_cast<size_t>(i)].get());
+    CHECK(std::all_of(bytes, bytes + 100000, [&](char byte) { return byte == i; }));
+  }
+  // What trim could not give back is handed out again.
+  const uint64_t hits = allocator.statistics().cache_hits;
+  for (int i = 0; i < 100; ++i) freed.push_back(allocator.allocate(100000));
+  CHECK(allocator.statistics().cache_hits == hits + 100);
+}
+
+TEST_CASE("allocator: the categories sum up to the total at any moment") {
+  CachingAllocator allocator(64 * kMiB);
+  std::atomic<bool> stop{false};
+  const auto work = [&](unsigned seed) {
+    std::mt19937 random(seed);
+    std::vector<c10::DataPtr> held(20);
+    while (!stop) {
+      const MemoryScope scope(static_cast<MemoryCategory>(random() % kMemoryCategories));
+      held[random() % held.size()] = allocator.allocate(1 + random() % 100000);
+    }
+  };
+  std::thread first(work, 1), second(work, 2);
+  bool equal = true;
+  for (int i = 0; i < 20000; ++i) {
+    const MemoryStatistics statistics = allocator.statistics();
+    equal &= sum_of(statistics) == statistics.in_use;
+  }
+  stop = true;
+  first.join();
+  second.join();
+  CHECK(equal);
+  CHECK(allocator.statistics().in_use == 0);
+}
+
 TEST_CASE("allocator: many threads, blocks freed by others") {
   CachingAllocator allocator(256 * kMiB);
   std::mutex mutex;

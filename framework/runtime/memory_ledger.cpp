@@ -51,10 +51,12 @@ void MemoryLedger::reset_peaks() {
 }
 
 void MemoryLedger::read(MemoryStatistics& statistics) const {
-  statistics.in_use = total_.bytes;
+  // Read while others allocate, a count of its own could differ from the sum by what is under way.
+  statistics.in_use = 0;
   statistics.peak = total_.peak;
   for (size_t i = 0; i < categories_.size(); ++i) {
     statistics.categories[i] = categories_[i].bytes;
+    statistics.in_use += statistics.categories[i];
     statistics.category_peaks[i] = categories_[i].peak;
   }
 }
