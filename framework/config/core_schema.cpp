@@ -60,7 +60,14 @@ CoreTable run_table() {
            .level(OptionLevel::kTuning)
            .scope(OptionScope::kPerRank)
            .doc("Compute threads of each rank; the host's cores divided by its ranks if "
-                "unset.")}};
+                "unset."),
+       Option("cpu_target", Type::kString)
+           .defaults_to("best")
+           .level(OptionLevel::kDeveloper)
+           .scope(OptionScope::kPerRank)
+           .doc("Instruction set of Keyseat's own kernels, such as \"AVX2\" or \"SSE4\"; best: the "
+                "best that this CPU has. Results differ by rounding. LibTorch's GEMMs choose for "
+                "themselves.")}};
 }
 
 CoreTable model_table() {

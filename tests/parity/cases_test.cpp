@@ -1,4 +1,5 @@
 // Every recorded folder passes, with both kernels and both spellings, and nothing is left out.
+#include "nn/kernels/targets.h"
 #include "tests/parity/command.h"
 
 using namespace keyseat_parity;
@@ -49,6 +50,15 @@ TEST_CASE("parity: every case passes with the naive kernels and in the published
     CHECK(outcome.report.at("kernels") == "naive");
     CHECK(outcome.passed("config.json against config.published.json"));
   }
+}
+
+TEST_CASE("parity: every instruction set of this CPU, forced by run.cpu_target") {
+  for (const auto& target : keyseat::nn::kernels::supported_targets()) {
+    CAPTURE(target.name);
+    check_passes(
+        run_parity(kReference / "qwen3_vl_moe", {"--set", "run.cpu_target=" + target.name}));
+  }
+  CHECK(run_parity(kReference / "qwen3_vl_moe", {"--set", "run.cpu_target=no_such"}).status == 2);
 }
 
 TEST_CASE("parity: --set is not ignored") {

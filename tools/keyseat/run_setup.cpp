@@ -2,6 +2,7 @@
 
 #include "config/hf_config.h"
 #include "keyseat/memory.h"
+#include "nn/kernels/targets.h"
 #include "plugin/files/find.h"
 #include "runtime/loggers.h"
 #include "tools/keyseat/load_config.h"
@@ -14,6 +15,14 @@ namespace {
 constexpr const char* kRunFiles[] = {"metrics.jsonl", "config.toml", "final.safetensors",
                                      "report.html"};
 
+// Only this process needs it, so that it is no member of RunSettings.
+std::string cpu_target(const RunConfig& config) {
+  for (const ConfigSection& section : config.sections) {
+    if (section.table == "run") return section.options.get_string("cpu_target");
+  }
+  return "best";
+}
+
 }  // namespace
 
 RunConfig resolve_or_throw(const ConfigArguments& arguments, ConfigPlugins& plugins, ConfigUse use,
@@ -23,6 +32,7 @@ RunConfig resolve_or_throw(const ConfigArguments& arguments, ConfigPlugins& plug
   RunConfig config = load_config(all, plugins, use, std::move(blocks));
   install_caching_allocator(static_cast<size_t>(config.memory.cache_bytes));
   if (auto problem = set_log_level(config.log.level)) throw Error(*problem);
+  if (auto problem = nn::kernels::use_target(cpu_target(config))) throw Error(*problem);
   return config;
 }
 

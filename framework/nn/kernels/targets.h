@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "keyseat/export.h"
+#include "keyseat/status.h"
 
 namespace keyseat::nn::kernels {
 
@@ -20,5 +22,9 @@ KEYSEAT_API std::vector<Target> supported_targets();
 
 // Restricts every kernel to one target, until forced again; 0 means the best.
 KEYSEAT_API void force_target(int64_t id);
+
+// The option run.cpu_target: a name of supported_targets(), in any case, or "best". C3 for one that
+// this CPU or this build does not have.
+KEYSEAT_API std::optional<Problem> use_target(const std::string& name);
 
 }  // namespace keyseat::nn::kernels

@@ -108,4 +108,18 @@ TEST_CASE("kernels: every instruction set of this CPU") {
   kernels::force_target(0);
 }
 
+TEST_CASE("kernels: run.cpu_target takes the names of this CPU and refuses others by name") {
+  const auto targets = kernels::supported_targets();
+  for (const kernels::Target& target : targets) {
+    CHECK_FALSE(kernels::use_target(target.name));
+    check_kernels();
+  }
+  CHECK_FALSE(kernels::use_target("best"));
+  const auto problem = kernels::use_target("avx1024");
+  REQUIRE(problem);
+  CHECK(problem->code == Code::kC3Value);
+  CHECK(problem->text().find("avx1024") != std::string::npos);
+  CHECK(problem->text().find(targets.front().name) != std::string::npos);
+}
+
 }  // namespace keyseat::nn

@@ -10,6 +10,7 @@
 
 #include "keyseat/interfaces/optimizer.h"
 #include "keyseat/registry.h"
+#include "nn/kernels/targets.h"
 
 using namespace keyseat;
 
@@ -69,34 +70,56 @@ void check_close(const at::Tensor& found, const at::Tensor& expected) {
   CHECK(at::allclose(found, expected, 2e-6, 1e-7));
 }
 
-}  // namespace
-
-TEST_CASE("adamw: both kernels step as torch does") {
-  for (const char* kernel : {"simd", "naive"}) {
-    const auto adamw = make_adamw({{"beta1", 0.8},
-                                   {"beta2", 0.95},
-                                   {"eps", 1e-6},
-                                   {"weight_decay", 0.1},
-                                   {"kernel", std::string(kernel)}});
-    for (int64_t count : {1, 7, 16, 40001}) {
-      const auto ours = make_case(count);
-      Case theirs = *ours;
-      theirs.shard.master = ours->shard.master.clone();
-      theirs.shard.state = {at::zeros({count}), at::zeros({count})};
-      for (int64_t step = 1; step <= 4; ++step) {
-        ours->shard.grad = theirs.shard.grad = at::randn({count});
-        ours->shard.step = theirs.shard.step = step;
-        ours->shard.lr = theirs.shard.lr = 1e-2 / static_cast<double>(step);
-        ours->shard.grad_scale = theirs.shard.grad_scale = 0.3;
-        std::vector<OptimizerShard> shards{ours->shard};
-        adamw->step(shards);
-        torch_step(theirs.shard, 0.8, 0.95, 1e-6, 0.1);
-        check_close(ours->shard.master, theirs.shard.master);
-        check_close(ours->shard.state[0], theirs.shard.state[0]);
-        check_close(ours->shard.state[1], theirs.shard.state[1]);
-      }
+// Four steps of shards of several lengths, beside torch.
+void check_steps(const std::string& kernel) {
+  const auto adamw = make_adamw(
+      {{"beta1", 0.8}, {"beta2", 0.95}, {"eps", 1e-6}, {"weight_decay", 0.1}, {"kernel", kernel}});
+  for (int64_t count : {1, 7, 16, 40001}) {
+    const auto ours = make_case(count);
+    Case theirs = *ours;
+    theirs.shard.master = ours->shard.master.clone();
+    theirs.shard.state = {at::zeros({count}), at::zeros({count})};
+    for (int64_t step = 1; step <= 4; ++step) {
+      ours->shard.grad = theirs.shard.grad = at::randn({count});
+      ours->shard.step = theirs.shard.step = step;
+      ours->shard.lr = theirs.shard.lr = 1e-2 / static_cast<double>(step);
+      ours->shard.grad_scale = theirs.shard.grad_scale = 0.3;
+      std::vector<OptimizerShard> shards{ours->shard};
+      adamw->step(shards);
+      torch_step(theirs.shard, 0.8, 0.95, 1e-6, 0.1);
+      check_close(ours->shard.master, theirs.shard.master);
+      check_close(ours->shard.state[0], theirs.shard.state[0]);
+      check_close(ours->shard.state[1], theirs.shard.state[1]);
     }
   }
+}
+
+void check_bf16_copy(const std::string& kernel) {
+  const auto adamw = make_adamw({{"kernel", kernel}});
+  const auto made = make_case(1003, ParamRole::kMatrix, at::kBFloat16);
+  made->shard.grad[5] = NAN;
+  made->shard.grad[6] = INFINITY;
+  std::vector<OptimizerShard> shards{made->shard};
+  adamw->step(shards);
+  const at::Tensor expected = made->shard.master.to(at::kBFloat16);
+  CHECK(at::allclose(made->shard.compute, expected, 0, 0, /*equal_nan=*/true));
+}
+
+}  // namespace
+
+TEST_CASE("adamw: the naive kernel steps as torch does; its bf16 copy is the rounded master") {
+  check_steps("naive");
+  check_bf16_copy("naive");
+}
+
+TEST_CASE("adamw: so does the SIMD kernel with every instruction set of this CPU") {
+  for (const nn::kernels::Target& target : nn::kernels::supported_targets()) {
+    CAPTURE(target.name);
+    REQUIRE_FALSE(nn::kernels::use_target(target.name));
+    check_steps("simd");
+    check_bf16_copy("simd");
+  }
+  REQUIRE_FALSE(nn::kernels::use_target("best"));
 }
 
 TEST_CASE("adamw: decay by role, and scaled by block") {
@@ -115,19 +138,6 @@ TEST_CASE("adamw: decay by role, and scaled by block") {
   CHECK(kept_share(ParamRole::kMatrix, 2) == doctest::Approx(1 - 1e-2));
   CHECK(kept_share(ParamRole::kNorm, 1) == doctest::Approx(1));
   CHECK(kept_share(ParamRole::kBias, 1) == doctest::Approx(1));
-}
-
-TEST_CASE("adamw: the bf16 copy is the rounded master") {
-  for (const char* kernel : {"simd", "naive"}) {
-    const auto adamw = make_adamw({{"kernel", std::string(kernel)}});
-    const auto made = make_case(1003, ParamRole::kMatrix, at::kBFloat16);
-    made->shard.grad[5] = NAN;
-    made->shard.grad[6] = INFINITY;
-    std::vector<OptimizerShard> shards{made->shard};
-    adamw->step(shards);
-    const at::Tensor expected = made->shard.master.to(at::kBFloat16);
-    CHECK(at::allclose(made->shard.compute, expected, 0, 0, /*equal_nan=*/true));
-  }
 }
 
 TEST_CASE("adamw: a shard cut anywhere gives the same bits") {
