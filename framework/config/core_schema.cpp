@@ -154,6 +154,19 @@ CoreTable schedule_table() {
            .doc("cosine and wsd: the factor at the end.")}};
 }
 
+std::vector<CoreTable> factor_tables() {
+  return {
+      {"optimizer.lr_factors",
+       "Factors of blocks on the learning rate, by the block's name: `vision = 0.1`; 1 for blocks "
+       "that are not named.",
+       {}},
+      {"optimizer.decay_factors",
+       "Factors of blocks on the weight decay, by the block's name: `projector = 0.0`; 1 for "
+       "blocks "
+       "that are not named.",
+       {}}};
+}
+
 std::vector<CoreTable> loss_tables() {
   return {
       {"loss", "Terms beside the cross-entropy.", {}},
@@ -177,23 +190,53 @@ std::vector<CoreTable> loss_tables() {
 }
 
 CoreTable eval_table() {
-  return {"eval",
-          "Evaluation on held-out data. [eval.options] overlays [data.options].",
-          {Option("every", Type::kInt)
-               .defaults_to(int64_t{0})
-               .range(0, kLargest)
-               .unit("optimizer steps")
-               .doc("Evaluate during training each time this many steps are done; 0: never."),
-           Option("max_new_tokens", Type::kInt)
-               .defaults_to(int64_t{16})
-               .range(1, 1 << 20)
-               .unit("tokens")
-               .doc("Longest answer that is generated."),
-           Option("samples", Type::kInt)
-               .defaults_to(int64_t{0})
-               .range(0, kLargest)
-               .unit("samples")
-               .doc("How many samples are evaluated, from the first on; 0: all.")}};
+  return {
+      "eval",
+      "Evaluation on held-out data. [eval.options] overlays [data.options].",
+      {Option("every", Type::kInt)
+           .defaults_to(int64_t{0})
+           .range(0, kLargest)
+           .unit("optimizer steps")
+           .doc("Evaluate during training each time this many steps are done; 0: never."),
+       Option("measure", Type::kStringList)
+           .choices({"loss", "accuracy"})
+           .defaults_to(Strings{"loss", "accuracy"})
+           .doc("What is measured. loss: cross-entropy per supervised token. accuracy: share of "
+                "the samples whose answer is decoded word for word."),
+       Option("max_new_tokens", Type::kInt)
+           .defaults_to(int64_t{16})
+           .range(1, 1 << 20)
+           .unit("tokens")
+           .doc("Longest answer that is generated."),
+       Option("samples", Type::kInt)
+           .defaults_to(int64_t{0})
+           .range(0, kLargest)
+           .unit("samples")
+           .doc("How many samples are evaluated, from the first on; 0: all.")}};
+}
+
+CoreTable checkpoint_table() {
+  return {
+      "checkpoint",
+      "What a stopped run goes on from with `keyseat train --resume`.",
+      {Option("every", Type::kInt)
+           .defaults_to(int64_t{500})
+           .range(0, kLargest)
+           .unit("optimizer steps")
+           .doc("Write a checkpoint each time this many steps are done, and behind the last one. "
+                "0: only when SIGTERM or SIGINT stops the run."),
+       Option("keep", Type::kInt)
+           .defaults_to(int64_t{2})
+           .range(0, kLargest)
+           .unit("checkpoints")
+           .doc("The newest complete checkpoints that stay; 0: all."),
+       Option("dir", Type::kPath)
+           .optional()
+           .doc("Their folder, which all ranks see; checkpoints in run.dir if unset."),
+       Option("may_differ", Type::kStringList)
+           .defaults_to(Strings())
+           .doc("Keys or tables (\"optimizer.options.lr\", \"data\") whose values need not be "
+                "those of the checkpoint on --resume.")}};
 }
 
 std::vector<CoreTable> service_tables() {
@@ -234,7 +277,11 @@ std::vector<CoreTable> service_tables() {
             .defaults_to(int64_t{10})
             .range(1, kLargest)
             .unit("optimizer steps")
-            .doc("Steps between progress lines; metrics.jsonl has every step.")}}};
+            .doc("Steps between progress lines; metrics.jsonl has every step."),
+        Option("samples", Type::kBool)
+            .defaults_to(false)
+            .doc("metrics.jsonl names the samples of every row of the step, by their number in the "
+                 "source.")}}};
 }
 
 std::vector<CoreTable> all_tables() {
@@ -249,8 +296,10 @@ std::vector<CoreTable> all_tables() {
       plugin_table("data", "Source of packed micro-batches."),
       optimizer_table(),
       schedule_table()};
+  for (auto& table : factor_tables()) tables.push_back(std::move(table));
   for (auto& table : loss_tables()) tables.push_back(std::move(table));
   tables.push_back(eval_table());
+  tables.push_back(checkpoint_table());
   for (auto& table : service_tables()) tables.push_back(std::move(table));
   return tables;
 }

@@ -12,6 +12,7 @@
 #include "config/core_schema.h"
 #include "config/defaults.h"
 #include "config/given_blocks.h"
+#include "config/resume_keys.h"
 #include "config/settings.h"
 #include "config/slots.h"
 #include "config/syntax/assign.h"
@@ -190,6 +191,8 @@ class Resolver {
         bind_core("optimizer.schedule", below(table("optimizer"), "schedule"));
     read_schedule(schedule.options, config().run.steps, config().schedule, result_.problems);
     schedule.remarks["total_steps"] = "run.steps";
+    bind_factors("optimizer.lr_factors", "lr_factors", &BlockFactors::lr);
+    bind_factors("optimizer.decay_factors", "decay_factors", &BlockFactors::weight_decay);
 
     const Node* loss = table("loss");
     bind_core("loss", loss);
@@ -204,13 +207,36 @@ class Resolver {
     config().eval.every = eval_options.get_int("every");
     config().eval.max_new_tokens = eval_options.get_int("max_new_tokens");
     config().eval.samples = eval_options.get_int("samples");
+    read_measures(eval_options, config().eval, result_.problems);
     slots_.bind_eval(config().data, table("data"), eval, config().eval.data);
+    ConfigSection& checkpoint = bind_core("checkpoint", table("checkpoint"));
+    read_checkpoint(checkpoint.options, config().run, config().checkpoint, checkpoint);
+    const Options checkpoint_options = checkpoint.options;
 
     config().memory.cache_bytes = bind_core("memory", table("memory")).options.get_int("cache");
     bind_core("graphs", table("graphs"));
     const Options log = bind_core("log", table("log")).options;
     config().log.level = log.get_string("level");
     config().log.every = log.get_int("every");
+    config().log.samples = log.get_bool("samples");
+    for (Problem& problem : may_differ_problems(config(), checkpoint_options))
+      result_.problems.push_back(std::move(problem));
+  }
+
+  // A table with one key per block.
+  void bind_factors(const std::string& name, const std::string& key, double BlockFactors::*factor) {
+    OptionSchema schema;
+    for (const PluginChoice& block : config().model.blocks) {
+      if (block.instance.empty()) continue;  // reported as missing
+      schema.push_back(
+          Option(block.instance, OptionType::kFloat).defaults_to(1.0).at_least(0).doc("A block."));
+    }
+    Options options =
+        bind_table(below(table("optimizer"), key), file(),
+                   {.schema = schema, .label = "[" + name + "]"}, result_.problems, result_.notes);
+    for (const OptionSpec& spec : schema)
+      config().factors[spec.name].*factor = options.get_float(spec.name);
+    config().sections.push_back({name, false, std::move(schema), std::move(options), {}});
   }
 
   const ConfigRequest& request_;

@@ -131,6 +131,32 @@ void read_schedule(const Options& options, int64_t run_steps, ScheduleSettings& 
   }
 }
 
+void read_measures(const Options& options, EvalSettings& eval, Problems& problems) {
+  const auto& measures = options.get_string_list("measure");
+  const auto has = [&](const char* what) {
+    return std::find(measures.begin(), measures.end(), what) != measures.end();
+  };
+  eval.loss = has("loss");
+  eval.accuracy = has("accuracy");
+  if (measures.empty()) {
+    problems.push_back(options.problem(Code::kC3Value, "measure", "\"measure\" in [eval] is empty",
+                                       "An evaluation measures something",
+                                       "Name \"loss\", \"accuracy\" or both; to switch evaluation "
+                                       "during training off, set eval.every to 0"));
+  }
+}
+
+void read_checkpoint(Options& options, const RunSettings& run, CheckpointSettings& checkpoint,
+                     ConfigSection& section) {
+  set_default(options, "dir",
+              (std::filesystem::path(run.dir) / "checkpoints").lexically_normal().string());
+  section.remarks["dir"] = "in run.dir";
+  checkpoint.dir = options.get_string("dir");
+  checkpoint.every = options.get_int("every");
+  checkpoint.keep = options.get_int("keep");
+  checkpoint.may_differ = options.get_string_list("may_differ");
+}
+
 void check_block_names(const std::vector<PluginChoice>& blocks,
                        const std::vector<SourcePosition>& names_at, Problems& problems) {
   std::set<std::string> seen;

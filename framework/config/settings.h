@@ -13,6 +13,9 @@ void read_model(const Options& options, const Node* table, ModelSettings& model,
                 Problems& problems);
 void read_schedule(const Options& options, int64_t run_steps, ScheduleSettings& schedule,
                    Problems& problems);
+void read_measures(const Options& options, EvalSettings& eval, Problems& problems);
+void read_checkpoint(Options& options, const RunSettings& run, CheckpointSettings& checkpoint,
+                     ConfigSection& section);
 
 // Names of blocks: usable as prefix of parameter names, and each only once.
 void check_block_names(const std::vector<PluginChoice>& blocks,

@@ -18,17 +18,19 @@ bool has_prefix(const std::string& name, std::string_view prefix) {
   return name.starts_with(prefix);
 }
 
-// Adds its lifetime to `seconds`.
+// Adds its lifetime to `seconds`, or takes it out.
 class ScopedSeconds {
  public:
-  explicit ScopedSeconds(double& seconds) : seconds_(seconds) {}
+  explicit ScopedSeconds(double& seconds, double sign = 1) : seconds_(seconds), sign_(sign) {}
   ~ScopedSeconds() {
-    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    seconds_ +=
+        sign_ * std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
   ScopedSeconds(const ScopedSeconds&) = delete;
 
  private:
   double& seconds_;
+  double sign_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
@@ -117,7 +119,7 @@ void Executor::forward_unit(Store::State& state, int index) {
   const bool builds_graph = needs_backward && !replays_[index];
   const Params& params = services_.events->before_forward(index, needs_backward);
   {
-    const ScopedSeconds timer(seconds_[index].forward);
+    const ScopedSeconds timer(seconds_[index].forward), host(seconds_[index].host);
     const at::AutoGradMode grad_mode(builds_graph);
     UnitRun& run = state.runs[index];
     run.inputs = read_values(state, index);
@@ -210,6 +212,7 @@ std::vector<at::Tensor> Executor::call_unit(int index, const Params& params,
   }
   std::vector<at::Tensor> outputs;
   try {
+    const ScopedSeconds not_host(seconds_[index].host, -1);
     const Tensors written = chain_.units()[index].unit->forward(params, named, context);
     for (const TensorSpec& write : spec.writes) outputs.push_back(written.at(write.name));
   } catch (...) {
@@ -268,7 +271,7 @@ void Executor::backward_unit(Store::State& state, int index) {
   }
   const Params& params = services_.events->before_backward(index);
   {
-    const ScopedSeconds timer(seconds_[index].backward);
+    const ScopedSeconds timer(seconds_[index].backward), host(seconds_[index].host);
     if (replays_[index]) replay(run, index, params);
     torch::autograd::edge_list roots;
     torch::autograd::variable_list gradients;
@@ -285,6 +288,7 @@ void Executor::backward_unit(Store::State& state, int index) {
     }
     try {
       if (!roots.empty()) {
+        const ScopedSeconds not_host(seconds_[index].host, -1);
         torch::autograd::Engine::get_default_engine().execute(
             roots, gradients, /*keep_graph=*/false, /*create_graph=*/false,
             /*accumulate_grad=*/true);
@@ -295,6 +299,8 @@ void Executor::backward_unit(Store::State& state, int index) {
     for (size_t i = 0; i < unit.reads.size(); ++i) {
       const at::Tensor& leaf = run.inputs[i];
       if (!leaf.requires_grad() || !leaf.grad().defined()) continue;
+      if (services_.taps != nullptr)
+        run.context->tap("grad." + unit.unit->spec().reads[i].name, leaf.grad());
       state.slots[unit.reads[i]].add(leaf.grad(), many_readers(chain_, unit.reads[i]));
     }
     add_into_sinks(params);

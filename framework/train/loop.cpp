@@ -2,10 +2,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "keyseat/memory.h"
+#include "checkpoint/agree.h"
 #include "runtime/loggers.h"
+#include "train/describe_step.h"
+#include "train/find_not_finite.h"
 #include "train/lr_schedule.h"
 #include "train/step_counts.h"
+#include "train/stop_signal.h"
 
 namespace keyseat::train {
 
@@ -29,111 +32,152 @@ double median(std::deque<double> values) {
 Loop::Loop(Session& session, std::string run_dir)
     : session_(session),
       run_dir_(std::move(run_dir)),
-      update_(session.chain(), session.strategy(), session.optimizer()),
+      update_(session.chain(), session.strategy(), session.optimizer(), session.config().factors),
+      saver_(session, update_),
       labels_(workload_labels(session)) {
-  if (!run_dir_.empty()) file_.emplace(run_dir_ + "/metrics.jsonl");
   if (session.config().eval.every > 0)
     eval_data_ = session.open_data(session.config().eval.data, /*training=*/false);
 }
 
-StepMetrics Loop::step(int64_t index) {
+std::optional<StepMetrics> Loop::step(int64_t index) {
   const RunConfig& config = session_.config();
   Strategy& strategy = session_.strategy();
   Executor& executor = session_.executor();
   StepMetrics metrics;
   metrics.step = index;
-  const double begin = now();
+  StepSeconds seconds;
+  double mark = now();
+  const double begin = mark - report_seconds_;
+  const auto lap = [&] {
+    const double before = std::exchange(mark, now());
+    return mark - before;
+  };
 
   // 1. Batch: this rank's rows of the step, decoded and packed ahead of time.
+  metrics.cursor = session_.data().cursor();
   std::vector<Row> rows = session_.data().next_step();
-  const double batch_ready = now();
+  seconds.data = lap();
 
   // 2. Counts: every size of the step on every rank; all loss terms get their global normalisers.
-  const StepCounts counts = gather_counts(rows, session_.comm(), session_.facts().world);
+  const StepCounts counts =
+      gather_counts(rows, session_.comm(), session_.facts().world, stop_requested());
+  if (counts.stop) return std::nullopt;
   const auto terms = loss_terms(session_.chain(), config.loss, counts.total);
   executor.begin_step(index, terms);
+  const int64_t own_tokens =
+      describe_rows(rows, session_.chain().input(), config.log.samples, metrics);
+  lap();
 
   // 3. Chain: forward and backward of every row.
   strategy.schedule({index, std::move(rows), /*training=*/true}, executor);
 
   // 4. Finish: open reductions, norm and clip, optimizer.
   strategy.finish();
-  const double finish = now();
-  metrics.grad_norm = global_norm(strategy, session_.mesh(), session_.comm());
+  seconds.chain = lap();
+  metrics.norms = global_norms(strategy, session_.mesh(), session_.comm(), logs_step(index));
+  metrics.grad_norm = metrics.norms.gradient;
   metrics.clip = clip_coefficient(metrics.grad_norm, config.clip_norm);
+  seconds.norm = lap();
   metrics.lr = session_.optimizer().base_lr() * schedule_factor(config.schedule, index);
   metrics.counts = counts.total;
   for (const auto& [name, sum] : executor.losses()) {
     metrics.terms[name] = sum / terms.at(name).normaliser;
     metrics.loss += terms.at(name).weight * metrics.terms[name];
   }
-  finite_or_throw(metrics);
+  finite_or_throw(metrics, terms);
+  lap();
   update_.step(metrics.lr, metrics.clip, counts.total);
-
-  metrics.seconds = now() - begin;
-  metrics.components = component_seconds(session_.chain(), executor.seconds(), now() - finish,
-                                         batch_ready - begin, metrics.seconds);
-  for (const auto& [layer, stats] : executor.router_stats()) {
-    const at::Tensor counts_E = stats.select(0, 1).to(at::kLong).contiguous();
-    metrics.expert_load[layer].assign(counts_E.data_ptr<int64_t>(),
-                                      counts_E.data_ptr<int64_t>() + counts_E.numel());
-  }
-  metrics.failures = session_.data().failures();
-  metrics.peak_memory_bytes = static_cast<double>(memory_statistics().peak);
+  seconds.optimizer = lap();
+  describe_outcome(executor, session_.data(), own_tokens, start_.failures, metrics);
+  seconds.total = now() - begin;
+  set_seconds(session_.chain(), executor.seconds(), seconds, metrics);
   return metrics;
+}
+
+void Loop::resume() {
+  start_ = saver_.restore();
+  if (session_.facts().rank != 0 || run_dir_.empty()) return;
+  const std::string path = run_dir_ + "/metrics.jsonl";
+  const int64_t missing = keep_steps_before(path, start_.next_step);
+  if (missing > 0) logger("train")->warn("{} lacks {} of the steps done", path, missing);
 }
 
 LoopResult Loop::run() {
   const RunConfig& config = session_.config();
   LoopResult result;
-  const double begin = now();
-  for (int64_t index = 0; index < config.run.steps; ++index) {
-    result.last = step(index);
-    report(result.last);
-    evaluate_when_due(index);
-  }
-  result.steps = config.run.steps;
-  result.seconds = now() - begin;
   result.metrics = run_dir_ + "/metrics.jsonl";
+  if (session_.facts().rank == 0) file_.emplace(result.metrics);
+  const double begin = now();
+  for (result.steps = start_.next_step; result.steps < config.run.steps; ++result.steps) {
+    const int64_t cursor = session_.data().cursor();
+    const std::optional<StepMetrics> metrics = step(result.steps);
+    if (!metrics) {
+      save(result.steps, cursor);
+      result.stopped = true;
+      break;
+    }
+    result.last = *metrics;
+    report(*metrics);
+    evaluate_when_due(result.steps);
+    if (saver_.due(result.steps)) save(result.steps + 1, session_.data().cursor());
+  }
+  result.seconds = now() - begin;
+  if (result.stopped) return result;
   result.weights = run_dir_ + "/final.safetensors";
   session_.save_weights(result.weights);
   return result;
 }
 
-void Loop::finite_or_throw(const StepMetrics& metrics) const {
-  if (std::isfinite(metrics.loss) && std::isfinite(metrics.grad_norm)) return;
-  std::string terms;
-  for (const auto& [name, value] : metrics.terms) terms += fmt::format(" {} {}", name, value);
-  throw Error(Problem{Code::kR5Numeric,
-                      {},
-                      fmt::format("step {} gave loss {} (terms:{}) and gradient norm {}",
-                                  metrics.step, metrics.loss, terms, metrics.grad_norm),
-                      "a loss or gradient is not finite; no parameter was changed by this step",
-                      "Lower the learning rate, raise warm-up, or look at the data of this step."});
+void Loop::save(int64_t next_step, int64_t cursor) {
+  if (file_) file_->flush_to_disk();
+  saver_.save(next_step, cursor, failures_);
+}
+
+void Loop::finite_or_throw(const StepMetrics& metrics,
+                           const std::map<std::string, LossTerm>& terms) {
+  const bool finite = std::isfinite(metrics.loss) && std::isfinite(metrics.grad_norm);
+  if (!checkpoint::any_rank(!finite, session_.comm(), session_.facts().world)) return;
+  std::string text;
+  for (const auto& [name, value] : metrics.terms) text += fmt::format(" {} {}", name, value);
+  throw Error(Problem{
+      Code::kR5Numeric,
+      {},
+      fmt::format("step {} gave loss {} (terms:{}) and gradient norm {}", metrics.step,
+                  metrics.loss, text, metrics.grad_norm),
+      "a loss or gradient is not finite; " +
+          first_not_finite(session_, metrics.step, metrics.cursor, terms),
+      "No parameter was changed by this step. Lower the learning rate, raise warm-up, or look at "
+      "these samples; --resume goes on from the last checkpoint."});
+}
+
+bool Loop::logs_step(int64_t index) const {
+  const RunConfig& config = session_.config();
+  return index == 0 || index + 1 == config.run.steps || (index + 1) % config.log.every == 0;
 }
 
 void Loop::report(const StepMetrics& metrics) {
-  file_->write(metrics_json(metrics, labels_));
+  const double begin = now();
+  failures_ = metrics.failures;
   recent_seconds_.push_back(metrics.seconds);
   if (recent_seconds_.size() > kRecentSteps) recent_seconds_.pop_front();
-  const RunConfig& config = session_.config();
-  const bool last = metrics.step + 1 == config.run.steps;
-  if (last || metrics.step == 0 || (metrics.step + 1) % config.log.every == 0) {
-    logger("train")->info(
-        "{}", progress_line(metrics, labels_, config.run.steps, median(recent_seconds_)));
+  if (file_) file_->write(metrics_json(metrics, labels_));
+  if (file_ && logs_step(metrics.step)) {
+    logger("train")->info("{}", progress_line(metrics, labels_, session_.config().run.steps,
+                                              median(recent_seconds_)));
   }
+  report_seconds_ = now() - begin;
 }
 
 void Loop::evaluate_when_due(int64_t index) {
   const EvalSettings& eval = session_.config().eval;
   if (eval.every == 0 || (index + 1) % eval.every != 0) return;
-  const EvalResult result = evaluate(session_, *eval_data_, eval.max_new_tokens, eval.samples);
-  nlohmann::json line = eval_json(result, /*examples=*/false);
+  const Measured measured = measure(session_, *eval_data_);
+  if (!file_) return;
+  nlohmann::json line = measured_json(measured, /*examples=*/false);
   line["step"] = index;
   if (labels_.synthetic) line["notice"] = kSyntheticNotice;
   file_->write(line);
-  logger("train")->info("step {}: held-out accuracy {:.4f} ({} of {})", index + 1,
-                        result.accuracy(), result.correct, result.samples);
+  logger("train")->info("step {}: {}", index + 1, measured_text(measured));
 }
 
 WorkloadLabels workload_labels(Session& session) {

@@ -4,33 +4,63 @@
 
 #include <nlohmann/json.hpp>
 
-#include "keyseat/status.h"
-
 namespace keyseat::train {
 
 using nlohmann::json;
 
-ComponentSeconds component_seconds(const Chain& chain, const std::vector<UnitSeconds>& units,
-                                   double optimizer, double data, double total) {
+void set_seconds(const Chain& chain, const std::vector<UnitSeconds>& units, const StepSeconds& step,
+                 StepMetrics& metrics) {
   ComponentSeconds components;
-  double dispatcher = 0, known = optimizer + data;
+  double dispatcher = 0, in_units = 0, host = 0;
   for (const NamedBlock& block : chain.blocks()) components.push_back({block.name, 0.0});
   for (int u = 0; u < chain.size(); ++u) {
     const UnitSeconds& unit = units[u];
     dispatcher += unit.dispatcher;
-    known += unit.forward + unit.backward;
+    host += unit.host;
+    in_units += unit.forward + unit.backward;
     for (auto& [name, seconds] : components) {
       if (name == chain.units()[u].block) seconds += unit.forward + unit.backward - unit.dispatcher;
     }
   }
+  const double other = step.total - step.data - step.chain - step.norm - step.optimizer;
   components.push_back({"dispatcher", dispatcher});
-  components.push_back({"optimizer", optimizer});
-  components.push_back({"data", data});
-  components.push_back({"other", std::max(0.0, total - known)});
-  return components;
+  components.push_back({"strategy", step.chain - in_units});
+  components.push_back({"norm", step.norm});
+  components.push_back({"optimizer", step.optimizer});
+  components.push_back({"data", step.data});
+  components.push_back({"other", other});
+  metrics.seconds = step.total;
+  metrics.host_seconds = other + host;
+  metrics.components = std::move(components);
 }
 
 namespace {
+
+// [[value, count], ...], ascending.
+json histogram_json(const Histogram& histogram) {
+  json pairs = json::array();
+  for (const auto& [value, count] : histogram) pairs.push_back({value, count});
+  return pairs;
+}
+
+void add_rows(const StepMetrics& metrics, json& line) {
+  line["cursor"] = metrics.cursor;
+  const RowStatistics& rows = metrics.statistics;
+  line["histograms"] = {{"sample_tokens", histogram_json(rows.sample_tokens)},
+                        {"images_per_sample", histogram_json(rows.images_per_sample)},
+                        {"image_tokens", histogram_json(rows.image_tokens)},
+                        {"aspect_sixteenths", histogram_json(rows.aspect_sixteenths)}};
+  if (!metrics.sample_ids.empty()) line["sample_ids"] = metrics.sample_ids;
+}
+
+void add_routers(const StepMetrics& metrics, json& line) {
+  for (const auto& [layer, router] : metrics.routers) {
+    line["expert_load"][layer] = router.load;
+    line["expert_load_entropy"][layer] = router.load_entropy;
+    line["router_entropy"][layer] = router.router_entropy;
+    line["dropped_rows"][layer] = router.dropped;
+  }
+}
 
 // NaN and infinity have no JSON number; a reader must still see them.
 json number(double value) {
@@ -66,11 +96,18 @@ json metrics_json(const StepMetrics& metrics, const WorkloadLabels& labels) {
   line["useful_tokens_per_second"] = metrics.useful_tokens_per_second();
   line["image_tokens_per_second"] = metrics.image_tokens_per_second();
   for (const auto& [name, seconds] : metrics.components) line["milliseconds"][name] = seconds * 1e3;
-  if (!metrics.expert_load.empty()) line["expert_load"] = metrics.expert_load;
+  line["host_seconds"] = metrics.host_seconds;
+  for (const auto& [block, norm] : metrics.norms.block_gradient)
+    line["block_grad_norm"][block] = number(norm);
+  for (const auto& [block, norm] : metrics.norms.block_parameter)
+    line["block_parameter_norm"][block] = number(norm);
+  add_rows(metrics, line);
+  add_routers(metrics, line);
   for (const auto& [reason, failure] : metrics.failures) {
     line["data_failures"][reason] = {{"count", failure.first}, {"example", failure.second}};
   }
   if (metrics.peak_memory_bytes > 0) line["peak_memory_bytes"] = metrics.peak_memory_bytes;
+  for (const auto& [name, bytes] : metrics.memory_peaks) line["memory_peak_bytes"][name] = bytes;
   line["routing"] = labels.routing;
   line["freeze"] = labels.freeze;
   line["precision"] = labels.precision;
@@ -98,19 +135,6 @@ std::string progress_line(const StepMetrics& metrics, const WorkloadLabels& labe
     line += fmt::format("  |  frozen: {}", fmt::join(labels.freeze, ", "));
   if (labels.synthetic) line += fmt::format("  [{}]", kSyntheticNotice);
   return line;
-}
-
-MetricsFile::MetricsFile(const std::string& path) : path_(path), stream_(path, std::ios::app) {
-  if (!stream_)
-    throw Error(
-        Problem{Code::kR7File, {path, 0, 0}, "cannot write the metrics", std::strerror(errno), ""});
-}
-
-void MetricsFile::write(const json& line) {
-  stream_ << line.dump() << std::endl;
-  if (!stream_)
-    throw Error(Problem{
-        Code::kR7File, {path_, 0, 0}, "cannot write the metrics", std::strerror(errno), ""});
 }
 
 }  // namespace keyseat::train

@@ -1,7 +1,6 @@
 // What a step reports: one JSON line per step in metrics.jsonl, one progress line now and then.
 #pragma once
 
-#include <fstream>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -10,24 +9,45 @@
 #include "keyseat/batch.h"
 #include "keyseat/chain.h"
 #include "keyseat/executor.h"
+#include "train/norms.h"
+#include "train/router_metrics.h"
+#include "train/row_statistics.h"
 
 namespace keyseat::train {
 
-// Seconds of a step by component: blocks by name, then dispatcher, optimizer, data (waiting for
-// it), other.
+// Samples that could not be decoded: reason -> count, example.
+using Failures = std::map<std::string, std::pair<int64_t, std::string>>;
+
+// Seconds of a step by component: blocks by name, then dispatcher, strategy, norm, optimizer, data
+// (waiting for it), other. They sum to the step.
 using ComponentSeconds = std::vector<std::pair<std::string, double>>;
+
+// What a step spends its time on, measured at the borders of its parts. The units' times come from
+// the executor.
+struct StepSeconds {
+  double data = 0;   // waiting for rows
+  double chain = 0;  // the strategy's schedule and finish: units, and what it does around them
+  double norm = 0, optimizer = 0;
+  double total = 0;
+};
 
 struct StepMetrics {
   int64_t step = 0;  // from 0
   double loss = 0;   // weighted sum of all terms, each over its global normaliser
   std::map<std::string, double> terms;  // "ce", "aux", "z": unweighted
   double grad_norm = 0, clip = 1, lr = 0;
-  RowCounts counts;  // of the step, all ranks
+  Norms norms;         // by block; of the parameters before the update, on the steps that log them
+  RowCounts counts;    // of the step, all ranks
+  int64_t cursor = 0;  // of the data before the step
+  RowStatistics statistics;                      // of this rank's rows
+  std::vector<std::vector<int64_t>> sample_ids;  // of this rank's rows, where log.samples asks
   double seconds = 0;
+  double host_seconds = 0;  // outside of tensor work and of waiting for data
   ComponentSeconds components;
-  std::map<std::string, std::vector<int64_t>> expert_load;  // layer -> assignments per expert
-  std::map<std::string, std::pair<int64_t, std::string>> failures;  // of the data so far
+  std::map<std::string, RouterMetrics> routers;  // by MoE layer
+  Failures failures;                             // of the data since the run began
   double peak_memory_bytes = 0;
+  std::map<std::string, double> memory_peaks;  // bytes by what they are for, each at its own time
 
   double useful_tokens_per_second() const {
     return seconds > 0 ? static_cast<double>(counts.tokens) / seconds : 0;
@@ -51,9 +71,12 @@ struct WorkloadLabels {
   bool synthetic = false;  // mock data: no figure is a performance measurement
 };
 
-// Sums the unit times by block and takes the dispatcher's share out of them.
-ComponentSeconds component_seconds(const Chain& chain, const std::vector<UnitSeconds>& units,
-                                   double optimizer, double data, double total);
+// Writes seconds, components and host_seconds. A block's component is the time of its units without
+// the dispatcher's share; `other` is what no part of the step accounts for, so that all of them sum
+// to the step. host_seconds is `other` and what the executor does around the units' own code: work
+// of the host, as far as it is not inside of an operation.
+void set_seconds(const Chain& chain, const std::vector<UnitSeconds>& units, const StepSeconds& step,
+                 StepMetrics& metrics);
 
 nlohmann::json metrics_json(const StepMetrics& metrics, const WorkloadLabels& labels);
 
@@ -63,16 +86,5 @@ std::string progress_line(const StepMetrics& metrics, const WorkloadLabels& labe
                           double median_step_seconds);
 
 inline constexpr const char* kSyntheticNotice = "mock data: not a performance measurement";
-
-// metrics.jsonl of a run; every line is flushed.
-class MetricsFile {
- public:
-  explicit MetricsFile(const std::string& path);  // appends
-  void write(const nlohmann::json& line);
-
- private:
-  std::string path_;
-  std::ofstream stream_;
-};
 
 }  // namespace keyseat::train

@@ -55,19 +55,18 @@ Session::Session(RunConfig config, Registry& registry, SessionOptions options)
   if (!config_.model.init.empty()) load_weights(config_.model.init);
   if (options.data) data_ = open_data(config_.data, /*training=*/true);
 
-  ExecutorServices services;
-  services.comm = comm_.get();
-  services.mesh = &mesh_;
-  services.dispatcher = dispatcher_.get();
-  services.recompute = recompute_.get();
-  services.events = strategy_.get();
-  services.taps = options.taps;
-  services.kernels = options.kernels;
-  services.compute_dtype = facts_.compute_dtype;
-  services.device = facts_.device;
-  services.seed = facts_.seed;
-  services.aux_pooled = config_.loss.aux_scope == AuxScope::kPooled;
-  executor_ = std::make_unique<Executor>(chain_, services);
+  services_.comm = comm_.get();
+  services_.mesh = &mesh_;
+  services_.dispatcher = dispatcher_.get();
+  services_.recompute = recompute_.get();
+  services_.events = strategy_.get();
+  services_.taps = options.taps;
+  services_.kernels = options.kernels;
+  services_.compute_dtype = facts_.compute_dtype;
+  services_.device = facts_.device;
+  services_.seed = facts_.seed;
+  services_.aux_pooled = config_.loss.aux_scope == AuxScope::kPooled;
+  executor_ = std::make_unique<Executor>(chain_, services_);
 }
 
 Session::~Session() = default;

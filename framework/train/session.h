@@ -52,6 +52,8 @@ class Session {
   Data& data() { return *data_; }
   Executor& executor() { return *executor_; }
   const StrategyFacts& facts() const { return facts_; }
+  // What the executor was made with, for another one over the same parameters.
+  const ExecutorServices& services() const { return services_; }
 
  private:
   template <typename Interface>
@@ -70,6 +72,7 @@ class Session {
   Chain chain_;
   Mesh mesh_;
   std::shared_ptr<Data> data_;
+  ExecutorServices services_;
   std::unique_ptr<Executor> executor_;
 };
 

@@ -7,12 +7,11 @@ namespace keyseat::train {
 
 namespace {
 
-constexpr int64_t kFields = 8;
+constexpr int64_t kFields = 9;  // RowCounts, and whether the rank wants to stop
 
 void store(const RowCounts& counts, int64_t* out) {
-  const int64_t values[kFields] = {counts.tokens,        counts.padding, counts.patches,
-                                   counts.visual_tokens, counts.images,  counts.supervised,
-                                   counts.samples,       counts.failed};
+  const int64_t values[] = {counts.tokens, counts.padding,    counts.patches, counts.visual_tokens,
+                            counts.images, counts.supervised, counts.samples, counts.failed};
   std::copy(std::begin(values), std::end(values), out);
 }
 
@@ -31,11 +30,14 @@ RowCounts load(const int64_t* in) {
 
 }  // namespace
 
-StepCounts gather_counts(std::vector<Row>& rows, Comm& comm, int64_t world) {
+StepCounts gather_counts(std::vector<Row>& rows, Comm& comm, int64_t world, bool stop) {
   const auto micro_batches = static_cast<int64_t>(rows.size());
   const at::Tensor own = at::zeros({micro_batches, kFields}, at::kLong);
-  for (int64_t m = 0; m < micro_batches; ++m)
-    store(rows[m].facts.counts, own.data_ptr<int64_t>() + m * kFields);
+  for (int64_t m = 0; m < micro_batches; ++m) {
+    int64_t* const fields = own.data_ptr<int64_t>() + m * kFields;
+    store(rows[m].facts.counts, fields);
+    fields[kFields - 1] = stop ? 1 : 0;
+  }
   const at::Tensor all = at::empty({world * micro_batches, kFields}, at::kLong);
   std::vector<int64_t> ranks(world);
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -45,7 +47,9 @@ StepCounts gather_counts(std::vector<Row>& rows, Comm& comm, int64_t world) {
   counts.micro_batches.resize(micro_batches);
   for (int64_t rank = 0; rank < world; ++rank) {
     for (int64_t m = 0; m < micro_batches; ++m) {
-      const RowCounts row = load(all.data_ptr<int64_t>() + (rank * micro_batches + m) * kFields);
+      const int64_t* const fields = all.data_ptr<int64_t>() + (rank * micro_batches + m) * kFields;
+      const RowCounts row = load(fields);
+      counts.stop = counts.stop || fields[kFields - 1] != 0;
       counts.micro_batches[m] += row;
       counts.total += row;
     }

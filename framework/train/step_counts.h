@@ -17,10 +17,12 @@ namespace keyseat::train {
 struct StepCounts {
   std::vector<RowCounts> micro_batches;  // by micro-batch, summed over the ranks that share it
   RowCounts total;                       // of the step, all ranks
+  bool stop = false;                     // a rank was asked to stop the run
 };
 
 // Gathers and writes RowFacts::shared_tokens of every row. Every rank has the same number of rows.
-StepCounts gather_counts(std::vector<Row>& rows, Comm& comm, int64_t world);
+// `stop`: this rank wants the run to stop; all ranks learn of it together.
+StepCounts gather_counts(std::vector<Row>& rows, Comm& comm, int64_t world, bool stop = false);
 
 // Weight and global normaliser of every loss the chain writes.
 std::map<std::string, LossTerm> loss_terms(const Chain& chain, const LossSettings& settings,

@@ -1,38 +1,37 @@
-// The end of a step: global norm, clip, optimizer.
+// The optimizer's part of a step: which shards take part, with which learning rate and decay.
 #pragma once
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "keyseat/chain.h"
 #include "keyseat/config.h"
-#include "keyseat/interfaces/comm.h"
 #include "keyseat/interfaces/optimizer.h"
 #include "keyseat/interfaces/strategy.h"
-#include "keyseat/mesh.h"
 
 namespace keyseat::train {
 
-// Square root of the sum of squared gradients over all ranks, each logical element once.
-double global_norm(Strategy& strategy, const Mesh& mesh, Comm& comm);
-
-// min(1, clip / (norm + 1e-6)), as torch; 1 where clip is 0.
-double clip_coefficient(double norm, double clip);
-
-// Steps the shards of the blocks that saw rows in this step. Keeps the list of shards that take
-// part.
+// Steps the shards of the blocks that saw rows in this step. A block that saw none on any rank
+// keeps values, moments and count.
 class Update {
  public:
-  Update(const Chain& chain, Strategy& strategy, Optimizer& optimizer);
+  // `factors` by block; a block that is not in it has 1.
+  Update(const Chain& chain, Strategy& strategy, Optimizer& optimizer,
+         std::map<std::string, BlockFactors> factors);
   void step(double lr, double grad_scale, const RowCounts& total);
+
+  // Optimizer steps that each block has taken: the count of all of its parameters.
+  const std::map<std::string, int64_t>& updates() const { return updates_; }
+  void set_updates(std::map<std::string, int64_t> updates);
 
  private:
   Strategy& strategy_;
   Optimizer& optimizer_;
-  struct Owner {
-    std::string block;
-    DimSymbol rows;
-  };
-  std::map<std::string, Owner> owner_;  // by global parameter name
+  std::map<std::string, BlockFactors> factors_;
+  std::map<std::string, std::string> block_of_;            // by global parameter name
+  std::map<std::string, std::vector<DimSymbol>> rows_of_;  // what the units of a block work on
+  std::map<std::string, int64_t> updates_;
 };
 
 }  // namespace keyseat::train

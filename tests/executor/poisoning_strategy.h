@@ -74,6 +74,12 @@ class PoisoningStrategy final : public Strategy {
   at::Tensor read_gradient(int unit, int param) override {
     return single_->read_gradient(unit, param);
   }
+  at::Tensor read_state(int unit, int param, int64_t state) override {
+    return single_->read_state(unit, param, state);
+  }
+  void write_state(int unit, int param, int64_t state, const at::Tensor& value) override {
+    single_->write_state(unit, param, state, value);
+  }
   MemoryEstimate estimate(const StrategyFacts& facts, const Chain& chain,
                           const WorkloadShape& shape, int64_t states) const override {
     return single_->estimate(facts, chain, shape, states);

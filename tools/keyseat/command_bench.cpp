@@ -79,7 +79,7 @@ bench::Figures run_bench(const BenchArguments& arguments) {
                             static_cast<double>(c10::elementSize(session.facts().compute_dtype))));
   figures.before = bench::measure_gemm_rates();
   for (int64_t step = 0; step < arguments.warmup + arguments.steps; ++step) {
-    train::StepMetrics metrics = loop.step(step);
+    train::StepMetrics metrics = loop.step(step).value();
     if (step == 0) figures.step0_loss = metrics.loss;
     if (step >= arguments.warmup) figures.steps.push_back(std::move(metrics));
   }

@@ -5,7 +5,7 @@
 
 #include "tools/keyseat/run_setup.h"
 #include "tools/keyseat/tool_commands.h"
-#include "train/evaluate.h"
+#include "train/measure.h"
 #include "train/metrics.h"
 
 namespace keyseat::tool {
@@ -30,22 +30,20 @@ int command_eval(int argc, const char* const* argv) {
   const EvalSettings eval = config.eval;
   train::Session session(std::move(config), plugins.registry(), options);
   const auto data = session.open_data(eval.data, /*training=*/false);
-  const train::EvalResult result =
-      train::evaluate(session, *data, eval.max_new_tokens, eval.samples);
-  nlohmann::json line = train::eval_json(result, examples);
+  const train::Measured measured = train::measure(session, *data);
+  nlohmann::json line = train::measured_json(measured, examples);
   if (data->synthetic()) line["notice"] = train::kSyntheticNotice;
   if (json) {
     fmt::print("{}\n", line.dump());
     return 0;
   }
-  if (examples) {
-    for (const train::EvalExample& example : result.examples) {
+  if (examples && measured.accuracy) {
+    for (const train::EvalExample& example : measured.accuracy->examples) {
       fmt::print("{}  expected {:?}  decoded {:?}  {}\n", example.key, example.answer, example.text,
                  example.correct ? "right" : "wrong");
     }
   }
-  fmt::print("held-out accuracy {:.2f} % ({} of {})\n", 100 * result.accuracy(), result.correct,
-             result.samples);
+  fmt::print("{}\n", train::measured_text(measured));
   return 0;
 }
 

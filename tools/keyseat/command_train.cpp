@@ -3,49 +3,89 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/atomic_file.h"
 #include "runtime/loggers.h"
 #include "tools/keyseat/run_setup.h"
 #include "tools/keyseat/tool_commands.h"
 #include "train/loop.h"
 #include "train/report.h"
+#include "train/stop_signal.h"
 
 namespace keyseat::tool {
 
+namespace {
+
+nlohmann::json summary_json(const train::LoopResult& result, train::Session& session,
+                            const std::string& report) {
+  nlohmann::json summary = train::metrics_json(result.last, train::workload_labels(session));
+  summary["steps"] = result.steps;
+  summary["stopped"] = result.stopped;
+  summary["total_seconds"] = result.seconds;
+  summary["weights"] = result.weights;
+  summary["report"] = report;
+  return summary;
+}
+
+void print_summary(const train::LoopResult& result, train::Session& session,
+                   const std::string& report) {
+  if (result.stopped) {
+    fmt::print("stopped by {} behind {} of {} steps; --resume goes on from there\n",
+               train::stop_signal_name(), result.steps, session.config().run.steps);
+  } else {
+    // A run that was complete before has no step of its own.
+    const bool stepped = result.last.seconds > 0;
+    fmt::print("trained {} steps{}{}\nweights  {}\n", result.steps,
+               stepped ? fmt::format(" in {:.1f} s", result.seconds) : "",
+               stepped ? fmt::format(", loss {:.4f}", result.last.loss) : "", result.weights);
+  }
+  fmt::print("metrics  {}\nreport   {}\n", result.metrics, report);
+  if (session.data().synthetic()) fmt::print("{}\n", train::kSyntheticNotice);
+}
+
+}  // namespace
+
 int command_train(int argc, const char* const* argv) {
   CLI::App app{"Train as the configuration says", "keyseat train"};
+  app.footer(fmt::format(
+      "SIGTERM or SIGINT saves a checkpoint behind the step under way and ends with status {}; a "
+      "second one ends at once.",
+      train::kStoppedStatus));
   ConfigArguments arguments;
-  bool overwrite = false, json = false;
+  bool overwrite = false, resume = false, json = false;
   arguments.add_to(app);
-  app.add_flag("--overwrite", overwrite, "Replace the run that run.dir holds");
+  auto* replace = app.add_flag("--overwrite", overwrite, "Replace the run that run.dir holds");
+  app.add_flag("--resume", resume,
+               "Go on from the newest checkpoint of run.dir; from the first step where it has none")
+      ->excludes(replace);
   app.add_flag("--json", json, "Print the result as JSON on stdout");
   app.parse(argc, argv);
   ConfigPlugins plugins(arguments.allow_abi_mismatch);
   RunConfig config = resolve_or_throw(arguments, plugins, ConfigUse::kTrain);
-  prepare_run_dir(config, overwrite);
   const std::string dir = config.run.dir;
-  std::ofstream(dir + "/config.toml") << config_toml(config);
+  prepare_run_dir(config, resume      ? UsedRunDir::kResume
+                          : overwrite ? UsedRunDir::kOverwrite
+                                      : UsedRunDir::kRefuse);
+  train::watch_stop_signals();
+  const std::string config_text = config_toml(config);
+  if (resume && has_checkpoint(config))
+    config.model.init.clear();  // the checkpoint has the weights
 
   train::Session session(std::move(config), plugins.registry(), {});
   logger("train")->info("{} parameters, {} trained; run.dir {}", session.chain().parameter_count(),
                         session.chain().trainable_count(), dir);
   train::Loop loop(session, dir);
+  if (resume) loop.resume();
+  // Behind everything that can refuse the configuration: a refused --resume changes nothing.
+  checkpoint::write_text_file(dir + "/config.toml", config_text);
   const train::LoopResult result = loop.run();
   const std::string report = dir + "/report.html";
-  train::write_report(dir, report);
-  nlohmann::json summary = train::metrics_json(result.last, train::workload_labels(session));
-  summary["steps"] = result.steps;
-  summary["total_seconds"] = result.seconds;
-  summary["weights"] = result.weights;
-  summary["report"] = report;
+  if (result.steps > 0) train::write_report(dir, report);
   if (json) {
-    fmt::print("{}\n", summary.dump());
+    fmt::print("{}\n", summary_json(result, session, report).dump());
   } else {
-    fmt::print("trained {} steps in {:.1f} s, loss {:.4f}\nweights  {}\nmetrics  {}\nreport   {}\n",
-               result.steps, result.seconds, result.last.loss, result.weights, result.metrics,
-               report);
-    if (session.data().synthetic()) fmt::print("{}\n", train::kSyntheticNotice);
+    print_summary(result, session, report);
   }
-  return 0;
+  return result.stopped ? train::kStoppedStatus : 0;
 }
 
 }  // namespace keyseat::tool

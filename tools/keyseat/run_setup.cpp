@@ -1,5 +1,6 @@
 #include "tools/keyseat/run_setup.h"
 
+#include "checkpoint/checkpoint_folder.h"
 #include "config/hf_config.h"
 #include "keyseat/memory.h"
 #include "nn/kernels/targets.h"
@@ -66,19 +67,28 @@ std::vector<GivenBlock> blocks_of_hf_file(const std::string& file,
   return std::move(blocks.blocks);
 }
 
-void prepare_run_dir(const RunConfig& config, bool overwrite) {
+bool has_checkpoint(const RunConfig& config) {
+  return !checkpoint::CheckpointFolder(config.checkpoint.dir).newest().empty();
+}
+
+void prepare_run_dir(const RunConfig& config, UsedRunDir used) {
   namespace fs = std::filesystem;
   const fs::path folder = config.run.dir;
-  const bool used = fs::exists(folder / kRunFiles[0]) || fs::exists(folder / kRunFiles[1]);
-  if (used && !overwrite) {
-    throw Error(Problem{Code::kR7File,
-                        {folder.string(), 0, 0},
-                        "run.dir holds a run already",
-                        "",
-                        "Pass --overwrite to replace it, or give another run.dir."});
+  const bool holds_run = fs::exists(folder / kRunFiles[0]) || fs::exists(folder / kRunFiles[1]);
+  if (used == UsedRunDir::kRefuse && (holds_run || has_checkpoint(config))) {
+    throw Error(Problem{
+        Code::kR7File,
+        {holds_run ? folder.string() : config.checkpoint.dir, 0, 0},
+        holds_run ? "run.dir holds a run already" : "checkpoint.dir holds checkpoints already",
+        "",
+        "Pass --resume to go on with it, --overwrite to replace it, or give "
+        "another run.dir."});
   }
   std::error_code error;
-  for (const char* file : kRunFiles) fs::remove(folder / file, error);
+  if (used == UsedRunDir::kOverwrite) {
+    for (const char* file : kRunFiles) fs::remove(folder / file, error);
+    checkpoint::CheckpointFolder(config.checkpoint.dir).remove_all();
+  }
   fs::create_directories(folder, error);
   if (error) {
     throw Error(Problem{

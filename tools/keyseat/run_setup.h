@@ -20,8 +20,13 @@ RunConfig resolve_or_throw(const ConfigArguments& arguments, ConfigPlugins& plug
 std::vector<GivenBlock> blocks_of_hf_file(const std::string& file,
                                           const ConfigArguments& arguments);
 
-// Creates run.dir. One that holds a run already is refused unless `overwrite`, which removes that
-// run's files.
-void prepare_run_dir(const RunConfig& config, bool overwrite);
+// What happens to a run.dir or checkpoint.dir that holds a run already. kOverwrite removes that
+// run's files and checkpoints; kResume leaves them.
+enum class UsedRunDir { kRefuse, kOverwrite, kResume };
+
+// Creates run.dir. Error R7.
+void prepare_run_dir(const RunConfig& config, UsedRunDir used);
+
+bool has_checkpoint(const RunConfig& config);
 
 }  // namespace keyseat::tool

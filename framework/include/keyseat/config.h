@@ -108,8 +108,21 @@ struct LossSettings {
 struct EvalSettings {
   PluginChoice data;  // the training data's plugin and options, overlaid with [eval.options]
   int64_t every = 0;  // optimizer steps between evaluations; 0: never during training
+  bool loss = false, accuracy = false;  // what is measured
   int64_t max_new_tokens = 0;
   int64_t samples = 0;  // 0: all
+};
+
+// Factors of a block on the optimizer's learning rate and weight decay.
+struct BlockFactors {
+  double lr = 1, weight_decay = 1;
+};
+
+struct CheckpointSettings {
+  std::string dir;                      // absolute
+  int64_t every = 0;                    // optimizer steps; 0: only where a signal stops the run
+  int64_t keep = 0;                     // complete ones that stay; 0: all
+  std::vector<std::string> may_differ;  // keys, or tables, that may differ on --resume
 };
 
 struct MemorySettings {
@@ -117,8 +130,9 @@ struct MemorySettings {
 };
 
 struct LogSettings {
-  std::string level;  // spdlog's names
-  int64_t every = 0;  // optimizer steps between progress lines
+  std::string level;     // spdlog's names
+  int64_t every = 0;     // optimizer steps between progress lines
+  bool samples = false;  // metrics.jsonl names the samples of every step
 };
 
 // One printed table of the resolved configuration.
@@ -136,8 +150,10 @@ struct RunConfig {
   PluginChoice strategy, dispatcher, recompute, comm, data, optimizer;
   double clip_norm = 0;  // 0: no clipping
   ScheduleSettings schedule;
+  std::map<std::string, BlockFactors> factors;  // by block; all blocks
   LossSettings loss;
   EvalSettings eval;
+  CheckpointSettings checkpoint;
   PluginFolders plugins;
   MemorySettings memory;
   LogSettings log;

@@ -70,6 +70,7 @@ struct ExecutorServices {
 struct UnitSeconds {
   double forward = 0, backward = 0;
   double dispatcher = 0;  // share of both that was spent inside the dispatcher
+  double host = 0;        // share of both outside of the unit's own forward and of autograd
 };
 
 class KEYSEAT_API Executor {

@@ -75,6 +75,7 @@ void Single::place(const StrategyFacts& facts, const Chain& chain, const Mesh&, 
   chain_ = &chain;
   memory_.clear();
   shards_.clear();
+  flat_states_.clear();
   for (int unit = 0; unit < chain.size(); ++unit) {
     memory_.push_back(
         std::make_unique<UnitMemory>(chain, unit, facts.compute_dtype, facts.device, memory_));
@@ -106,11 +107,12 @@ void Single::schedule(StepPlan plan, Executor& executor) {
 std::vector<OptimizerShard>& Single::shards(int64_t states) {
   if (!shards_.empty()) return shards_;
   const MemoryScope scope(MemoryCategory::kOptimizer);
+  flat_states_.resize(memory_.size());
   for (int index = 0; index < chain_->size(); ++index) {
     const ChainUnit& unit = chain_->units()[index];
     const UnitMemory& memory = *memory_[index];
     if (!memory.flat_gradient().defined()) continue;
-    std::vector<at::Tensor> flat_states;
+    std::vector<at::Tensor>& flat_states = flat_states_[index];
     for (int64_t i = 0; i < states; ++i) {
       flat_states.push_back(at::zeros({memory.elements()}, memory.flat_gradient().options()));
     }
@@ -141,7 +143,19 @@ std::vector<at::Tensor> Single::flat_gradients() const {
 
 std::vector<NormGroup> Single::norm_groups() {
   // The padding between parameters is zero and stays so; tied parameters lie only at their owner.
-  return {{flat_gradients(), {}}};
+  std::vector<NormGroup> groups;
+  for (const NamedBlock& block : chain_->blocks()) {
+    NormGroup group;
+    group.block = block.name;
+    for (int unit = 0; unit < chain_->size(); ++unit) {
+      const at::Tensor& gradient = memory_[unit]->flat_gradient();
+      if (chain_->units()[unit].block != block.name || !gradient.defined()) continue;
+      group.gradients.push_back(gradient);
+      group.masters.push_back(memory_[unit]->flat_master());
+    }
+    groups.push_back(std::move(group));
+  }
+  return groups;
 }
 
 const ParamSpec& Single::spec(ParamRef owner) const {
@@ -167,6 +181,21 @@ at::Tensor Single::read_gradient(int unit, int param) {
   const UnitMemory& memory = *memory_[owner.unit];
   if (!memory.flat_gradient().defined()) return {};
   return memory.gradient(owner.param).view(spec(owner).shape);
+}
+
+at::Tensor Single::state_range(ParamRef owner, int64_t state) const {
+  const std::vector<at::Tensor>& flat = flat_states_.at(owner.unit);
+  if (flat.empty()) return {};
+  return memory_[owner.unit]->range(flat.at(state), owner.param).view(spec(owner).shape);
+}
+
+at::Tensor Single::read_state(int unit, int param, int64_t state) {
+  return state_range(chain_->units()[unit].owners[param], state);
+}
+
+void Single::write_state(int unit, int param, int64_t state, const at::Tensor& value) {
+  const at::NoGradGuard no_grad;
+  state_range(chain_->units()[unit].owners[param], state).copy_(value);
 }
 
 MemoryEstimate Single::estimate(const StrategyFacts& facts, const Chain& chain,

@@ -27,6 +27,8 @@ class Single final : public keyseat::Strategy {
   at::Tensor read_master(int unit, int param) override;
   void write_master(int unit, int param, const at::Tensor& value) override;
   at::Tensor read_gradient(int unit, int param) override;
+  at::Tensor read_state(int unit, int param, int64_t state) override;
+  void write_state(int unit, int param, int64_t state, const at::Tensor& value) override;
   keyseat::MemoryEstimate estimate(const keyseat::StrategyFacts& facts, const keyseat::Chain& chain,
                                    const keyseat::WorkloadShape& shape,
                                    int64_t optimizer_states) const override;
@@ -39,10 +41,13 @@ class Single final : public keyseat::Strategy {
  private:
   std::vector<at::Tensor> flat_gradients() const;  // of the trained units
   const keyseat::ParamSpec& spec(keyseat::ParamRef owner) const;
+  // The flat optimizer state of the owner's elements; undefined where it is not trained.
+  at::Tensor state_range(keyseat::ParamRef owner, int64_t state) const;
 
   const keyseat::Chain* chain_ = nullptr;
   std::vector<std::unique_ptr<UnitMemory>> memory_;  // by unit
   std::vector<keyseat::OptimizerShard> shards_;
+  std::vector<std::vector<at::Tensor>> flat_states_;  // by unit; empty where it is not trained
 };
 
 }  // namespace keyseat_strategy_single

@@ -126,11 +126,31 @@ TEST_CASE("single: tied parameters are one memory with one shard") {
   CHECK(single->shards(2).size() == 7);
 }
 
+TEST_CASE(
+    "single: optimizer states go in and out in the parameter's shape, tied ones at the owner") {
+  const Chain chain = chain_of(vision_language_blocks());
+  const auto single = placed(chain);
+  auto& shards = single->shards(2);
+  const int head = chain.size() - 1;
+  single->write_state(head, 0, 1, at::full({kVocabulary, kHidden}, 7));
+  CHECK((single->read_state(4, 0, 1).sizes() == at::IntArrayRef{kVocabulary, kHidden}));
+  CHECK(single->read_state(4, 0, 1).mean().item<float>() == 7);
+  CHECK(single->read_state(4, 0, 0).abs().sum().item<float>() == 0);
+  int written = 0;
+  for (const OptimizerShard& shard : shards)
+    written += shard.state[1].numel() > 0 && shard.state[1].mean().item<float>() == 7;
+  CHECK(written == 1);
+}
+
 TEST_CASE("single: frozen blocks have no gradient memory, no shard, no norm") {
   const Chain chain = chain_of(vision_language_blocks(), {"vision", "decoder"});
   const auto single = placed(chain);
   CHECK(single->shards(2).size() == 2);
-  CHECK(single->norm_groups().at(0).gradients.size() == 2);
+  for (const NormGroup& group : single->norm_groups()) {
+    CHECK(group.gradients.size() == (group.block == "projector" ? 2u : 0u));
+    CHECK(group.masters.size() == group.gradients.size());
+  }
+  CHECK_FALSE(single->read_state(0, 0, 0).defined());
   CHECK_FALSE(single->read_gradient(0, 0).defined());
   CHECK(single->read_gradient(2, 0).defined());
 }

@@ -30,6 +30,7 @@ class UnitMemory {
   at::Tensor range(const at::Tensor& flat, int param) const;
   // The copy that units compute with, or undefined where that is the master.
   at::Tensor compute_copy(int param) const;
+  const at::Tensor& flat_master() const { return master_; }
   const at::Tensor& flat_gradient() const { return gradient_; }  // undefined where not trained
   int64_t elements() const { return elements_; }                 // of a flat buffer, with padding
 

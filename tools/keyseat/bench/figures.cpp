@@ -60,6 +60,10 @@ json figures_json(const Figures& figures) {
                         {"recompute", figures.labels.recompute}};
   for (const auto& [name, part] : median_components(figures.steps))
     result["milliseconds"][name] = part * 1e3;
+  std::vector<double> host;
+  for (const train::StepMetrics& one : figures.steps)
+    host.push_back(one.host_seconds / one.seconds);
+  result["host_share"] = median_of(std::move(host));
   result["threads"] = figures.threads;
   result["gemm_peak_gflops"] = peak;
   for (const auto* rates : {&figures.before, &figures.after}) {
@@ -92,7 +96,8 @@ std::string figures_text(const Figures& figures) {
   text += "milliseconds     ";
   for (const auto& [name, part] : median_components(figures.steps))
     text += fmt::format(" {} {:.1f}", name, part * 1e3);
-  return text + "\n";
+  return text + fmt::format("\nhost's own work   {:.2f} % of a step\n",
+                            100 * result["host_share"].get<double>());
 }
 
 }  // namespace keyseat::tool::bench

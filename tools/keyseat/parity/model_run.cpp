@@ -2,6 +2,7 @@
 
 #include "checkpoint/hf_weights.h"
 #include "keyseat/data/packing.h"
+#include "train/norms.h"
 #include "train/step_counts.h"
 #include "train/update.h"
 
@@ -17,7 +18,8 @@ class Runner {
         taps_(taps),
         batch_(batch),
         weights_(weights),
-        update_(session.chain(), session.strategy(), session.optimizer()) {
+        update_(session.chain(), session.strategy(), session.optimizer(),
+                session.config().factors) {
     run_.aux_weight = session.config().loss.aux_weight;
   }
 
@@ -31,7 +33,8 @@ class Runner {
       strategy.finish();
       if (step == 0) note_first();
       StepFigures& figures = run_.steps.back();
-      figures.grad_norm = train::global_norm(strategy, session_.mesh(), session_.comm());
+      figures.grad_norm =
+          train::global_norms(strategy, session_.mesh(), session_.comm(), false).gradient;
       figures.clip = train::clip_coefficient(figures.grad_norm, session_.config().clip_norm);
       update_.step(session_.optimizer().base_lr(), figures.clip, counts_.total);
     }

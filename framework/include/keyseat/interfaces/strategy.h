@@ -21,7 +21,7 @@
 
 namespace keyseat {
 
-inline constexpr int kStrategyAbi = 1;
+inline constexpr int kStrategyAbi = 2;
 
 // What a strategy may know before anything is allocated.
 struct StrategyFacts {
@@ -40,11 +40,14 @@ struct StepPlan {
   std::function<void(int64_t micro_batch, const Executor&, const Store&)> on_forward = {};
 };
 
-// Shards whose squared gradients are summed, then summed over the mesh axes: each logical element
-// once.
+// Shards of one block whose squares are summed, then summed over the mesh axes: each logical
+// element once. Every rank gives the same blocks and axes in the same order, also where it holds no
+// shard.
 struct NormGroup {
   std::vector<at::Tensor> gradients;  // 1-D fp32
+  std::vector<at::Tensor> masters;    // 1-D fp32, the parameters of these gradients
   std::vector<Axis> axes;
+  std::string block;  // name of the block in the config
 };
 
 struct MemoryEstimate {
@@ -74,6 +77,11 @@ class KEYSEAT_API Strategy : public UnitEvents {
   virtual void write_master(int unit, int param, const at::Tensor& value) = 0;
   virtual at::Tensor read_gradient(int unit,
                                    int param) = 0;  // after finish(); undefined where not trained
+  // Whole logical optimizer states, for checkpoints: as the masters, after shards() has been
+  // called. `state` is a position in Optimizer::state_names(). Undefined where the parameter is not
+  // trained.
+  virtual at::Tensor read_state(int unit, int param, int64_t state) = 0;
+  virtual void write_state(int unit, int param, int64_t state, const at::Tensor& value) = 0;
   virtual MemoryEstimate estimate(const StrategyFacts& facts, const Chain& chain,
                                   const WorkloadShape& shape, int64_t optimizer_states) const = 0;
 };
