@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "keyseat/status.h"
+#include "train/report/bars.h"
 #include "train/report/plot.h"
 #include "train/report/run_record.h"
 
@@ -84,6 +85,23 @@ json step_line(int64_t step) {
       {"recompute", "none"}};
 }
 
+// Everything that a line of today can hold.
+json full_line(int64_t step) {
+  json line = step_line(step);
+  line["host_seconds"] = 0.005;
+  line["block_grad_norm"] = {{"vision", 1.0}, {"decoder", 2.0}};
+  if (step % 2 == 0) line["block_parameter_norm"] = {{"vision", 30.0}, {"decoder", 40.0}};
+  line["histograms"] = {{"sample_tokens", {{24, 1}, {480, 1}}},
+                        {"images_per_sample", {{0, 1}, {3, 1}}},
+                        {"image_tokens", {{64, 3}}},
+                        {"aspect_sixteenths", {{16, 1}, {24, 2}}}};
+  line["expert_load_entropy"] = {{"2", 0.8}, {"10", 1.0}};
+  line["router_entropy"] = {{"2", 0.9}, {"10", 0.95}};
+  line["dropped_rows"] = {{"2", 0}, {"10", 0}};
+  line["memory_peak_bytes"] = {{"activations", 2.0 * (1 << 30)}, {"parameters", 1.0 * (1 << 30)}};
+  return line;
+}
+
 int count(const std::string& text, const std::string& part) {
   int found = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
@@ -153,6 +171,70 @@ TEST_CASE("report: evaluations are shown, the last one as a key figure") {
   CHECK(count(html, "<b>97.5 %</b>") == 1);
   CHECK(count(html, "12.5 %") == 1);
   CHECK(count(html, "351 of 360, after 2 steps") == 1);
+}
+
+TEST_CASE("report: held-out loss, norms by block, experts, memory and sizes have their figures") {
+  RunFolder run;
+  for (int64_t step = 0; step < 60; ++step) {
+    json line = full_line(step);
+    if (step >= 50) line["dropped_rows"]["10"] = 4;
+    run.add(line.dump());
+    if (step % 20 == 19)
+      run.add(json{{"step", step}, {"held_out_loss", 3.0 / static_cast<double>(step)}}.dump());
+  }
+  const std::string html = run.report();
+  for (const char* title :
+       {"Loss", "Held-out loss", "Learning rate", "Gradient norm", "Gradient norm by block",
+        "Parameter norm by block", "Tokens per second", "Time of a step by component",
+        "Memory peak", "Length of a sample", "Images of a sample", "Size of an image",
+        "Longer side of an image by its shorter side", "Mean size of a sample",
+        "Load of each expert, by layer", "Evenness of expert load",
+        "Evenness of router probabilities", "Dropped rows"})
+    CHECK_MESSAGE(count(html, "aria-label=\"" + std::string(title) + "\"") == 1, title);
+  CHECK(count(html, "<svg") == 18);
+  CHECK(count(html, "held-out loss</span><b>0.05085</b>") == 1);
+  CHECK(count(html, "held-out accuracy") == 0);
+  CHECK(count(html, "<b>2.0 %</b>") == 1);  // the host's share
+  CHECK(count(html, "<li><i style=\"background:var(--c1)\"></i>activations</li>") == 1);
+  // A bar per sample length that came up, and the empty ones between.
+  CHECK(count(html, "<title>480 to below 512: 60 samples</title>") == 1);
+  CHECK(count(html, "<title>3: 60 samples</title>") == 1);
+  CHECK(count(html, "<title>1.5 to below 1.625: 120 images</title>") == 1);
+  CHECK(count(html, "120 samples; a bar is labelled") == 2);
+  CHECK(count(html, "nan") == 0);
+}
+
+TEST_CASE("report: histograms of a resumed run count every step once") {
+  RunFolder run;
+  for (int64_t step = 0; step < 4; ++step) run.add(full_line(step).dump());
+  run.add(full_line(2).dump());
+  const RunRecord record = read_run(run.path());
+  CHECK(record.histograms.at("sample_tokens") == Histogram{{24, 3}, {480, 3}});
+  CHECK(record.column("block_parameter_norm.vision").size() == 3);
+  CHECK(record.fields_of("router_entropy").at(1).first == "10");
+}
+
+TEST_CASE("report: bars of wide ranges are sums of neighbours, none is lost") {
+  Bars bars;
+  bars.word = "sample";
+  int64_t total = 0;
+  for (int64_t length = 1; length < 100'000; length += 7) {
+    ++bars.counts[bucket_of(length)];
+    ++total;
+  }
+  CHECK(bucket_of(15) == 15);
+  CHECK(bucket_of(17) == 16);
+  CHECK(bucket_of(100) == 96);
+  CHECK(bars.counts.size() > kBars);
+  const std::string svg = bar_plot(bars);
+  CHECK(count(svg, "<rect") <= static_cast<int>(kBars));
+  int64_t found = 0;
+  for (size_t at = svg.find("<title>"); at != std::string::npos; at = svg.find("<title>", at + 1)) {
+    const size_t colon = svg.find(": ", at);
+    found += std::stoll(svg.substr(colon + 2));
+  }
+  CHECK(found == total);
+  CHECK(bar_plot({}).empty());
 }
 
 TEST_CASE("report: what is not finite is named and leaves a gap") {

@@ -11,8 +11,6 @@ namespace keyseat::train {
 
 namespace {
 
-double last(const std::vector<double>& values) { return values.empty() ? NAN : values.back(); }
-
 std::string bytes_text(double bytes) {
   return bytes >= 1 << 30 ? fmt::format("{:.2f} GiB", bytes / (1 << 30))
                           : fmt::format("{:.1f} MiB", bytes / (1 << 20));
@@ -23,7 +21,10 @@ std::string tile(const std::string& what, const std::string& value, const std::s
                      escape_html(what), escape_html(value), escape_html(remark));
 }
 
-// `numerator` / `denominator`, step by step.
+}  // namespace
+
+double last(const std::vector<double>& values) { return values.empty() ? NAN : values.back(); }
+
 std::vector<double> ratio(const std::vector<double>& numerator,
                           const std::vector<double>& denominator) {
   std::vector<double> values;
@@ -31,8 +32,6 @@ std::vector<double> ratio(const std::vector<double>& numerator,
     values.push_back(denominator[i] > 0 ? numerator[i] / denominator[i] : NAN);
   return values;
 }
-
-}  // namespace
 
 double window_median(const std::vector<double>& values) {
   std::vector<double> window(
@@ -99,13 +98,17 @@ void Page::key_figures() {
                 ce.empty() ? "" : "cross-entropy " + number_text(last(ce)));
   if (!run_.evaluations.empty()) {
     const Evaluation& eval = run_.evaluations.back();
-    html_ += tile("held-out accuracy", percent_text(eval.accuracy),
-                  fmt::format("{} of {}, after {}", eval.correct, eval.samples,
-                              count_text(eval.step + 1, "step")));
+    const std::string after = "after " + count_text(eval.step + 1, "step");
+    if (std::isfinite(eval.loss)) html_ += tile("held-out loss", number_text(eval.loss), after);
+    if (eval.samples > 0)
+      html_ += tile("held-out accuracy", percent_text(eval.accuracy),
+                    fmt::format("{} of {}, {}", eval.correct, eval.samples, after));
   }
   timed("useful tokens/s", number_text(window_median(run_.column("useful_tokens_per_second"))));
   timed("image tokens/s", number_text(window_median(run_.column("image_tokens_per_second"))));
+  const double host = window_median(ratio(run_.column("host_seconds"), run_.column("seconds")));
   timed("time per step", number_text(1e3 * window_median(run_.column("seconds"))) + " ms");
+  if (std::isfinite(host)) timed("host's share of a step", percent_text(host));
   html_ += tile("padding share", percent_text(window_median(run_.column("padding_share"))),
                 "of the slots of a row");
   const auto& peak = run_.column("peak_memory_bytes");
@@ -124,99 +127,6 @@ void Page::not_finite() {
   if (run_.non_finite.size() > kShown)
     text += fmt::format(", and {} more", run_.non_finite.size() - kShown);
   html_ += notice_html(text);
-}
-
-Plot Page::plot(const std::string& title, const std::string& unit) const {
-  Plot plot;
-  plot.title = title;
-  plot.unit = unit;
-  plot.steps = run_.steps;
-  return plot;
-}
-
-std::string Page::lines(const Plot& plot, const Fields& fields) const {
-  Plot filled = plot;
-  for (const auto& [label, field] : fields) {
-    if (!run_.column(field).empty()) filled.series.push_back({label, run_.column(field)});
-  }
-  return line_plot(filled);
-}
-
-void Page::learning() {
-  Plot loss = plot("Loss", "");
-  loss.may_be_logarithmic = true;
-  loss.remark = "total is the weighted sum that is trained on; its terms are shown unweighted.";
-  Fields terms{{"total", "loss"}, {"ce", "loss_ce"}};
-  for (const auto& [field, values] : run_.columns) {
-    if (field.starts_with("loss_") && field != "loss_ce") terms.push_back({field.substr(5), field});
-  }
-  html_ += lines(loss, terms);
-  if (run_.evaluations.size() > 1) {
-    Plot accuracy = plot("Held-out accuracy", "");
-    accuracy.steps.clear();
-    accuracy.series.push_back({"accuracy", {}});
-    for (const Evaluation& eval : run_.evaluations) {
-      accuracy.steps.push_back(eval.step);
-      accuracy.series[0].values.push_back(eval.accuracy);
-    }
-    html_ += line_plot(accuracy);
-  }
-  html_ += lines(plot("Learning rate", ""), {{"", "lr"}});
-  html_ += lines(plot("Gradient norm", "before clipping"), {{"", "grad_norm"}});
-}
-
-void Page::throughput() {
-  Plot tokens = plot("Tokens per second", "");
-  tokens.notice = run_.notice;
-  html_ += lines(tokens, {{"useful tokens", "useful_tokens_per_second"},
-                          {"of them image tokens", "image_tokens_per_second"}});
-  Plot time = plot("Time of a step by component", "ms");
-  time.notice = run_.notice;
-  for (const std::string& name : run_.components())
-    time.series.push_back({name, run_.column("milliseconds." + name)});
-  html_ += stacked_plot(time);
-  const std::vector<double>& peak = run_.column("peak_memory_bytes");
-  const bool large = last(peak) >= 1 << 30;
-  Plot memory = plot("Memory peak", large ? "GiB" : "MiB");
-  memory.series.push_back({"", peak});
-  for (double& bytes : memory.series[0].values) bytes /= large ? 1 << 30 : 1 << 20;
-  html_ += line_plot(memory);
-}
-
-void Page::samples() {
-  Plot size = plot("Mean size of a sample", "tokens");
-  size.remark = "Lengths and images one by one: keyseat data inspect.";
-  for (const auto& [label, field] : Fields{{"useful tokens", "useful_tokens"},
-                                           {"of them image tokens", "image_tokens"},
-                                           {"supervised tokens", "supervised_tokens"}})
-    size.series.push_back({label, ratio(run_.column(field), run_.column("samples"))});
-  html_ += line_plot(size);
-}
-
-void Page::experts() {
-  if (run_.expert_load.empty()) return;
-  HeatMap map;
-  map.title = "Load of each expert, by layer";
-  map.row_word = "layer";
-  map.column_word = "expert";
-  double highest = 0;
-  int64_t idle = 0;
-  for (const auto& [layer, counts] : run_.expert_load) {
-    double sum = 0;
-    for (const int64_t count : counts) sum += static_cast<double>(count);
-    const double even = sum / static_cast<double>(counts.size());
-    std::vector<double> shares;
-    for (const int64_t count : counts) {
-      shares.push_back(even > 0 ? static_cast<double>(count) / even : 0);
-      highest = std::max(highest, shares.back());
-      idle += count == 0 ? 1 : 0;
-    }
-    map.rows.push_back({layer, std::move(shares)});
-  }
-  map.remark =
-      fmt::format("Over the last {}; 1 is an even share. Highest {:.2f}, {} without a token.",
-                  count_text(run_.expert_load_steps, "step"), highest, count_text(idle, "expert"));
-  html_ += heat_map(map);
 }
 
 }  // namespace keyseat::train

@@ -3,14 +3,16 @@
 
 namespace keyseat::train {
 
-// --c0 .. --c6 are colours that people with colour-blindness can tell apart (Okabe and Ito).
+// --c0 .. --c8 are colours that people with colour-blindness can tell apart (Okabe and Ito; Tol).
 inline constexpr const char* kPageStyle = R"css(
 :root{color-scheme:light dark;--page:#f6f7f9;--card:#fff;--ink:#1b2330;--soft:#5b6675;--rule:#dfe3e8;
 --warn:#8a4b00;--warn-page:#fff3df;
---c0:#0072b2;--c1:#e69f00;--c2:#009e73;--c3:#d55e00;--c4:#cc79a7;--c5:#56b4e9;--c6:#8a919c}
+--c0:#0072b2;--c1:#e69f00;--c2:#009e73;--c3:#d55e00;--c4:#cc79a7;--c5:#56b4e9;--c6:#8a919c;
+--c7:#332288;--c8:#999933}
 @media (prefers-color-scheme:dark){:root{--page:#12161c;--card:#1b2129;--ink:#e6eaf0;--soft:#9aa5b4;
 --rule:#323b47;--warn:#ffcf8a;--warn-page:#3a2a10;
---c0:#4aa8e0;--c1:#f0b429;--c2:#2bc29a;--c3:#f07b3f;--c4:#dd98c0;--c5:#8fd0f5;--c6:#a3abb6}}
+--c0:#4aa8e0;--c1:#f0b429;--c2:#2bc29a;--c3:#f07b3f;--c4:#dd98c0;--c5:#8fd0f5;--c6:#a3abb6;
+--c7:#9a90e8;--c8:#c9c95a}}
 *{box-sizing:border-box}
 body{margin:0 auto;padding:16px;max-width:1120px;background:var(--page);color:var(--ink);
 font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}

@@ -60,12 +60,17 @@ void Page::evaluation_table() {
   if (run_.evaluations.empty()) return;
   html_ +=
       "<h2>Evaluations</h2>\n<div class=\"card\"><table><tr><th class=\"n\">after steps</th><th "
-      "class=\"n\">accuracy</th><th class=\"n\">correct</th><th class=\"n\">of</th></tr>\n";
-  for (const Evaluation& eval : run_.evaluations)
+      "class=\"n\">loss</th><th class=\"n\">accuracy</th><th class=\"n\">correct</th><th "
+      "class=\"n\">of</th></tr>\n";
+  for (const Evaluation& eval : run_.evaluations) {
+    const bool decoded = eval.samples > 0;
     html_ += fmt::format(
         "<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td "
-        "class=\"n\">{}</td></tr>\n",
-        eval.step + 1, percent_text(eval.accuracy), eval.correct, eval.samples);
+        "class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
+        eval.step + 1, std::isfinite(eval.loss) ? number_text(eval.loss) : "",
+        decoded ? percent_text(eval.accuracy) : "", decoded ? std::to_string(eval.correct) : "",
+        decoded ? std::to_string(eval.samples) : "");
+  }
   html_ += "</table></div>\n";
 }
 

@@ -12,7 +12,7 @@ namespace keyseat::train {
 
 namespace {
 
-constexpr int kColors = 7;
+constexpr int kColors = 9;
 constexpr size_t kMarkedPoints = 40;  // so few points are drawn as dots too
 
 // Neighbouring steps drawn as one point.
@@ -156,7 +156,8 @@ std::string line_plot(const Plot& plot) {
                          area_path(points.x, points.low[s], points.high[s], frame));
     svg += fmt::format("<path class=\"line\" stroke=\"var(--c{})\" d=\"{}\"/>", s % kColors,
                        line_path(points.x, points.mean[s], frame));
-    if (points.x.size() <= kMarkedPoints) svg += dots(points.x, points.mean[s], frame, s);
+    if (points.x.size() <= kMarkedPoints || plot.dotted)
+      svg += dots(points.x, points.mean[s], frame, s);
   }
   return figure(plot, svg + "</svg>", logarithmic ? "log scale" : "", points.x.size());
 }

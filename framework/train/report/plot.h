@@ -1,5 +1,5 @@
 // Plots as inline SVG figures: no script, no file beside the page. Colours are the page's CSS
-// variables --c0 .. --c6, so that they follow its light or dark scheme. Free of LibTorch.
+// variables --c0 .. --c8, so that they follow its light or dark scheme. Free of LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,7 @@ struct Plot {
   std::vector<int64_t> steps = {};
   std::vector<Series> series = {};
   bool wide = false;                // over all columns of the page
+  bool dotted = false;              // values of single steps with gaps between them: always dots
   bool may_be_logarithmic = false;  // log scale where positive values span more than a factor 50
 };
 

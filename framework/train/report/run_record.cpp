@@ -25,8 +25,13 @@ using nlohmann::json;
 
 constexpr size_t kExpertLoadSteps = 50;
 constexpr const char* kMilliseconds = "milliseconds.";
-// What the loop measures beside the blocks (component_seconds of metrics.cpp).
-constexpr const char* kCoreComponents[] = {"dispatcher", "optimizer", "data", "other"};
+// What the loop measures beside the blocks (set_seconds of metrics.cpp).
+constexpr const char* kCoreComponents[] = {"dispatcher", "strategy", "norm",
+                                           "optimizer",  "data",     "other"};
+// Objects of a line whose members are numbers; each becomes columns of its own.
+constexpr const char* kNumberTables[] = {
+    "milliseconds",        "block_grad_norm", "block_parameter_norm", "memory_peak_bytes",
+    "expert_load_entropy", "router_entropy",  "dropped_rows"};
 constexpr const char* kLabels[] = {"precision", "freeze", "routing", "recompute"};
 constexpr const char* kPluginKinds[] = {"strategy", "dispatcher", "recompute",
                                         "comm",     "data",       "optimizer"};
@@ -88,21 +93,49 @@ class Reader {
     std::sort(record_.expert_load.begin(), record_.expert_load.end(),
               [](const auto& a, const auto& b) { return natural_less(a.first, b.first); });
     record_.expert_load_steps = static_cast<int64_t>(loads_.size());
+    for (const auto& [step, histograms] : histograms_) {
+      for (const auto& [name, histogram] : histograms) {
+        for (const auto& [bucket, count] : histogram) record_.histograms[name][bucket] += count;
+      }
+    }
     return std::move(record_);
   }
 
  private:
   using Loads = std::map<std::string, std::vector<int64_t>>;
+  using Histograms = std::map<std::string, Histogram>;
+
+  static Histograms read_histograms(const json& line) {
+    Histograms histograms;
+    const json by_name = line.value("histograms", json::object());
+    for (const auto& [name, pairs] : by_name.items()) {
+      for (const json& pair : pairs)
+        histograms[name][pair.at(0).get<int64_t>()] += pair.at(1).get<int64_t>();
+    }
+    return histograms;
+  }
+
+  static Evaluation read_evaluation(const json& line) {
+    Evaluation evaluation;
+    evaluation.step = line.at("step").get<int64_t>();
+    if (line.contains("held_out_loss") && line["held_out_loss"].is_number())
+      evaluation.loss = line["held_out_loss"].get<double>();
+    if (line.contains("accuracy")) {
+      evaluation.accuracy = line["accuracy"].get<double>();
+      evaluation.correct = line.at("correct").get<int64_t>();
+      evaluation.samples = line.at("samples").get<int64_t>();
+    }
+    return evaluation;
+  }
 
   void read(const json& line) {
     const auto step = line.at("step").get<int64_t>();
     if (line.contains("notice")) record_.notice = line["notice"].get<std::string>();
-    if (line.contains("accuracy")) {
-      record_.evaluations.push_back({step, line["accuracy"].get<double>(),
-                                     line.at("correct").get<int64_t>(),
-                                     line.at("samples").get<int64_t>()});
+    if (line.contains("accuracy") || line.contains("held_out_loss")) {
+      record_.evaluations.push_back(read_evaluation(line));
       return;
     }
+    Histograms histograms = read_histograms(line);
     const Loads loads = line.value("expert_load", Loads());
     std::vector<DataFailure> failures;
     const json by_reason = line.value("data_failures", json::object());
@@ -116,14 +149,20 @@ class Reader {
     for (const char* name : kLabels)
       labels_[name] = line.contains(name) ? label_text(line[name]) : "";
     for (const auto& [name, value] : line.items()) {
-      if (name == "milliseconds") {
-        for (const auto& [component, time] : value.items()) add(kMilliseconds + component, time);
+      if (is_table(name) && value.is_object()) {
+        for (const auto& [member, number] : value.items()) add(name + "." + member, number);
       } else if (name != "step") {
         add(name, value);
       }
     }
     if (!loads.empty()) loads_.push_back({step, loads});
     if (loads_.size() > kExpertLoadSteps) loads_.pop_front();
+    if (!histograms.empty()) histograms_.push_back({step, std::move(histograms)});
+  }
+
+  static bool is_table(const std::string& name) {
+    return std::find(std::begin(kNumberTables), std::end(kNumberTables), name) !=
+           std::end(kNumberTables);
   }
 
   static void pad(std::vector<double>& values, size_t size) {
@@ -155,11 +194,13 @@ class Reader {
     std::erase_if(record_.non_finite, [=](const NonFinite& at) { return at.step >= step; });
     std::erase_if(record_.evaluations, [=](const Evaluation& at) { return at.step >= step; });
     while (!loads_.empty() && loads_.back().first >= step) loads_.pop_back();
+    while (!histograms_.empty() && histograms_.back().first >= step) histograms_.pop_back();
   }
 
   RunRecord record_;
   std::map<std::string, std::string> labels_;
   std::deque<std::pair<int64_t, Loads>> loads_;
+  std::vector<std::pair<int64_t, Histograms>> histograms_;
 };
 
 // Names and sizes out of the resolved configuration. The report needs none of it to be right, so a
@@ -194,6 +235,17 @@ const std::vector<double>& RunRecord::column(const std::string& field) const {
   static const std::vector<double> kNone;
   const auto found = columns.find(field);
   return found == columns.end() ? kNone : found->second;
+}
+
+std::vector<std::pair<std::string, std::string>> RunRecord::fields_of(
+    const std::string& prefix) const {
+  std::vector<std::pair<std::string, std::string>> fields;
+  for (const auto& [field, values] : columns) {
+    if (field.starts_with(prefix + ".")) fields.push_back({field.substr(prefix.size() + 1), field});
+  }
+  std::sort(fields.begin(), fields.end(),
+            [](const auto& a, const auto& b) { return natural_less(a.first, b.first); });
+  return fields;
 }
 
 std::vector<std::string> RunRecord::components() const {

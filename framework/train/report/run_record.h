@@ -2,16 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "train/histogram.h"
+
 namespace keyseat::train {
 
+// What was not measured is NaN, or zero samples.
 struct Evaluation {
   int64_t step = 0;  // the last step before it
-  double accuracy = 0;
+  double loss = std::numeric_limits<double>::quiet_NaN();
+  double accuracy = std::numeric_limits<double>::quiet_NaN();
   int64_t correct = 0, samples = 0;
 };
 
@@ -37,7 +42,7 @@ struct RunRecord {
 
   std::vector<int64_t> steps;  // ascending
   // Field -> one value per step, NaN where a line has none, not finite where the run's was;
-  // "milliseconds.vision" for components.
+  // "milliseconds.vision" for components, "block_grad_norm.vision" for blocks.
   std::map<std::string, std::vector<double>> columns;
   std::vector<NonFinite> non_finite;
   std::vector<Evaluation> evaluations;
@@ -46,10 +51,13 @@ struct RunRecord {
   // order.
   std::vector<std::pair<std::string, std::vector<int64_t>>> expert_load;
   int64_t expert_load_steps = 0;
-  int64_t unreadable_lines = 0;  // of metrics.jsonl, as a killed run leaves
+  std::map<std::string, Histogram> histograms;  // of all steps: "sample_tokens", ...
+  int64_t unreadable_lines = 0;                 // of metrics.jsonl, as a killed run leaves
 
   // Empty where no line has the field.
   const std::vector<double>& column(const std::string& field) const;
+  // Fields "PREFIX.name", with their name alone; layers in the order of their numbers.
+  std::vector<std::pair<std::string, std::string>> fields_of(const std::string& prefix) const;
   // The components of a step's time: blocks in chain order, then dispatcher, optimizer, data,
   // other.
   std::vector<std::string> components() const;
