@@ -142,7 +142,10 @@ void all_cases(const Subject& subject, Cases& cases) {
   const std::string& kind = subject.plugin->kind;
   if (kind == "block") block_cases(subject, cases);
   if (kind == "strategy") strategy_cases(subject, cases);
-  if (kind == "dispatcher") dispatcher_cases(subject, cases);
+  if (kind == "dispatcher") {
+    dispatcher_cases(subject, cases);
+    dispatcher_rank_cases(subject, cases);
+  }
   if (kind == "recompute") recompute_cases(subject, cases);
   if (kind == "comm") comm_cases(subject, cases);
   if (kind == "data") data_cases(subject, cases);

@@ -48,7 +48,8 @@ void common_cases(const Subject& subject, Cases& cases);
 // Those of a kind, one file each.
 void block_cases(const Subject& subject, Cases& cases);
 void strategy_cases(const Subject& subject, Cases& cases);
-void dispatcher_cases(const Subject& subject, Cases& cases);
+void dispatcher_cases(const Subject& subject, Cases& cases);       // on one rank
+void dispatcher_rank_cases(const Subject& subject, Cases& cases);  // on several
 void recompute_cases(const Subject& subject, Cases& cases);
 void comm_cases(const Subject& subject, Cases& cases);
 void data_cases(const Subject& subject, Cases& cases);

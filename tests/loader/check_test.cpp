@@ -73,12 +73,15 @@ TEST_CASE("check: without --config what needs options is skipped, and says so") 
 TEST_CASE("check: every fault of a dispatcher is found, in the case that is about it") {
   const auto right = check(wrong("none"), 0);
   CHECK_MESSAGE(right["failed"] == 0, failures(right));
+  // On one rank, then on two and on four.
+  CHECK(right["passed"].get<int>() > 30);
   const std::pair<const char*, const char*> faults[] = {
       {"weights", "layer, forward and backward"},
       {"counts", "layer, forward and backward"},
       {"lost_row", "layer, forward and backward"},
       {"no_backward", "moe_layer: result and all gradients"},
       {"accepts_all", "plan: an index outside of the experts is refused"},
+      {"no_sum", "2 ranks, forward and backward: uneven ranks"},
       {"stdout", "output: nothing was written to stdout"},
   };
   for (const auto& [fault, name] : faults) {
