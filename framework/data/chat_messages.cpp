@@ -46,6 +46,44 @@ std::optional<std::string> string_at(const json& node, const char* key) {
   return value.get<std::string>();
 }
 
+// Seconds of every frame, from "fps" or "timestamps"; the returned text is empty or says what is
+// wrong.
+std::string parse_times(const json& node, Part& part) {
+  const json fps = node.value("fps", json()), timestamps = node.value("timestamps", json());
+  if (fps.is_null() == timestamps.is_null()) return "needs either \"fps\" or \"timestamps\"";
+  if (!fps.is_null()) {
+    if (!fps.is_number() || !(fps.get<double>() > 0)) return "has an \"fps\" that is not above 0";
+    for (size_t frame = 0; frame < part.frames.size(); ++frame)
+      part.seconds.push_back(static_cast<double>(frame) / fps.get<double>());
+    return "";
+  }
+  if (!timestamps.is_array() || timestamps.size() != part.frames.size())
+    return "needs one of \"timestamps\" per frame";
+  for (const json& second : timestamps) {
+    const double value = second.is_number() ? second.get<double>() : -1;
+    if (!(value >= 0) || (!part.seconds.empty() && value < part.seconds.back()))
+      return "has \"timestamps\" that are no rising seconds";
+    part.seconds.push_back(value);
+  }
+  return "";
+}
+
+// A video is a list of frames; the name of a video file is kept, to be refused by name.
+std::string parse_video(const json& node, Part& part) {
+  const json video = node.value("video", json());
+  if (video.is_null()) return "";
+  if (video.is_string()) {
+    part.source = video.get<std::string>();
+    return "";
+  }
+  if (!video.is_array()) return "needs a list of frames under \"video\"";
+  for (const json& frame : video) {
+    if (!frame.is_string()) return "has a frame that is not the name of a file";
+    part.frames.push_back(frame.get<std::string>());
+  }
+  return parse_times(node, part);
+}
+
 Result<Part> parse_part(const json& node, const std::string& name, const SourcePosition& where) {
   const json type = node.is_object() ? node.value("type", json()) : json();
   const bool is_text = type == "text", is_image = type == "image";
@@ -53,15 +91,25 @@ Result<Part> parse_part(const json& node, const std::string& name, const SourceP
     return message_problem(where, name + " has no \"type\" out of text, image, video");
   }
   const char* kind = is_text ? "text" : is_image ? "image" : "video";
-  if (const auto key = unknown_key(node, {"type", kind})) {
-    return message_problem(where, name + " (" + kind + ") has the unknown key \"" + *key + "\"");
+  const auto unknown = is_text || is_image ? unknown_key(node, {"type", kind})
+                                           : unknown_key(node, {"type", kind, "fps", "timestamps"});
+  if (unknown)
+    return message_problem(where,
+                           name + " (" + kind + ") has the unknown key \"" + *unknown + "\"");
+  Part part;
+  if (!is_text && !is_image) {
+    part.type = PartType::kVideo;
+    const std::string wrong = parse_video(node, part);
+    if (!wrong.empty()) return message_problem(where, name + " (video) " + wrong);
+    return part;
   }
   const std::optional<std::string> value = string_at(node, kind);
   if (!value || (is_text && node.value("text", json()).is_null())) {
     return message_problem(where, name + " needs a string under \"" + kind + "\"");
   }
-  if (is_text) return Part{PartType::kText, *value, {}};
-  return Part{is_image ? PartType::kImage : PartType::kVideo, {}, *value};
+  part.type = is_text ? PartType::kText : PartType::kImage;
+  (is_text ? part.text : part.source) = *value;
+  return part;
 }
 
 Result<Message> parse_message(const json& node, const std::string& name,
@@ -74,7 +122,7 @@ Result<Message> parse_message(const json& node, const std::string& name,
   Message message{*role, {}};
   const json content = node.value("content", json());
   if (content.is_string()) {
-    message.parts.push_back({PartType::kText, content.get<std::string>(), {}});
+    message.parts.push_back({PartType::kText, content.get<std::string>()});
     return message;
   }
   if (!content.is_array()) {

@@ -28,14 +28,28 @@ const char* fault_name(FaultKind kind) {
       return "aspect_ratio";
     case FaultKind::kFrameSizes:
       return "frame_sizes";
+    case FaultKind::kTooManyFrames:
+      return "too_many_frames";
+    case FaultKind::kBadUtf8:
+      return "bad_utf8";
+    case FaultKind::kBadJson:
+      return "bad_json";
     case FaultKind::kBadRecord:
       return "bad_record";
+    case FaultKind::kUnknownRole:
+      return "unknown_role";
+    case FaultKind::kPlaceholders:
+      return "placeholder_mismatch";
     case FaultKind::kBadText:
       return "bad_text";
     case FaultKind::kMissingFile:
       return "missing_file";
     case FaultKind::kTooLong:
       return "too_long";
+    case FaultKind::kCutShard:
+      return "cut_shard";
+    case FaultKind::kChanged:
+      return "changed";
   }
   return "unnamed_fault";
 }
@@ -61,15 +75,27 @@ const char* remedy_for(FaultKind kind) {
     case FaultKind::kAspectRatio:
       return "Crop the image or cut it into several.";
     case FaultKind::kFrameSizes:
-      return "Give a video as one or more frames of one size.";
+      return "Give a video as two or more frames of one size.";
+    case FaultKind::kTooManyFrames:
+      return "Leave frames out, cut the video, or raise data.options.max_video_frames.";
+    case FaultKind::kBadUtf8:
+    case FaultKind::kBadText:
+      return "Write the text as UTF-8.";
+    case FaultKind::kBadJson:
     case FaultKind::kBadRecord:
       return "A record is {\"messages\": [{\"role\": ..., \"content\": ...}, ...]}.";
-    case FaultKind::kBadText:
-      return "Write the text as UTF-8; placeholders come from image parts only.";
+    case FaultKind::kUnknownRole:
+      return "Roles are system, user and assistant.";
+    case FaultKind::kPlaceholders:
+      return "Give images and videos as parts of a message, not as text.";
     case FaultKind::kMissingFile:
       return "Add the file, or correct its name in the record.";
     case FaultKind::kTooLong:
       return "Shorten or split the conversation, use smaller images, or raise the limit.";
+    case FaultKind::kCutShard:
+      return "Copy or create the shard again; the samples before the cut are used.";
+    case FaultKind::kChanged:
+      return "Data must not change while a run reads it; start again, or look at the file.";
   }
   return "";
 }

@@ -136,6 +136,15 @@ TEST_CASE("images: damaged bytes never crash, and a damaged PNG checksum is a fa
   }
 }
 
+TEST_CASE("images: a PNG that was written is read as it was") {
+  Image image{3, 5, {}};
+  for (int i = 0; i < 45; ++i) image.rgb.push_back(static_cast<uint8_t>(5 * i));
+  const Outcome<Image> again = decode_image(encode_png(image));
+  REQUIRE(again.ok());
+  CHECK(again.value().width == 5);
+  CHECK(again.value().rgb == image.rgb);
+}
+
 TEST_CASE("images: limits are checked against the header, before anything is allocated") {
   std::vector<uint8_t> bomb = read_bytes(std::string(kDecode) + "one_pixel.png");
   put_big_endian_32(bomb, 16, 60000);  // width and height of the PNG header: 10 GB of pixels

@@ -1,7 +1,9 @@
+// Legend: P patches, D elements of a patch.
 #include "keyseat/data/packed_data.h"
 
 #include "data/row_loader.h"
 #include "data/step_planner.h"
+#include "data/utf8.h"
 #include "keyseat/data/packing.h"
 
 namespace keyseat::data {
@@ -43,7 +45,9 @@ OptionSchema packed_data_options() {
           .defaults_to(int64_t{100})
           .range(0, 1e12)
           .unit("samples")
-          .doc("Samples that may fail to decode before the run stops."),
+          .doc("Samples that may fail to decode, on all ranks together; the run stops at the step "
+               "that "
+               "passes it."),
   };
 }
 
@@ -70,11 +74,10 @@ Problems validate_packed_data(const Options& options) {
 struct PackedData::State {
   std::unique_ptr<StepPlanner> planner;
   std::unique_ptr<RowLoader> loader;
-  int64_t cursor = 0;       // of the next step handed out
-  int64_t next_queued = 0;  // of the next step queued
-  mutable std::mutex mutex;
+  std::vector<std::optional<SampleSize>> sizes;  // by id; empty where the plan needs none
+  int64_t cursor = 0;                            // of the next step handed out
+  int64_t next_queued = 0;                       // of the next step queued
   std::map<std::string, std::pair<int64_t, std::string>> failures;
-  int64_t failed = 0;
 };
 
 PackedData::PackedData(const Options& options)
@@ -83,6 +86,10 @@ PackedData::PackedData(const Options& options)
 PackedData::~PackedData() = default;
 
 void PackedData::stop_loading() { state_->loader.reset(); }
+
+int64_t PackedData::max_failed_samples() const { return options_.get_int("max_failed_samples"); }
+
+std::vector<SourceShare> PackedData::sources_() const { return {{size_(), 1.0}}; }
 
 Problems PackedData::open(const DataFacts& facts) {
   facts_ = facts;
@@ -95,16 +102,47 @@ Problems PackedData::open(const DataFacts& facts) {
   return facts.training ? build_plan() : Problems{};
 }
 
-Problems PackedData::build_plan() {
+namespace {
+
+// Longest sample that a row takes; 0: any.
+int64_t longest_sample(const Options& options, const DataFacts& facts) {
+  const int64_t row = options.has("max_tokens") ? options.get_int("max_tokens") : 0;
+  const int64_t model = facts.input.max_positions;
+  return row > 0 && model > 0 ? std::min(row, model) : std::max(row, model);
+}
+
+PlanSettings plan_settings(const Options& options, const DataFacts& facts) {
   PlanSettings settings;
-  settings.samples = size_();
-  settings.seed = facts_.seed;
-  settings.shuffle = options_.get_bool("shuffle");
-  settings.global_batch_size = options_.get_int("global_batch_size");
+  settings.seed = facts.seed;
+  settings.shuffle = options.get_bool("shuffle");
+  settings.global_batch_size = options.get_int("global_batch_size");
   settings.micro_batch_size =
-      options_.has("micro_batch_size") ? options_.get_int("micro_batch_size") : 0;
-  settings.max_tokens = options_.has("max_tokens") ? options_.get_int("max_tokens") : 0;
-  settings.data_ranks = facts_.data_ranks;
+      options.has("micro_batch_size") ? options.get_int("micro_batch_size") : 0;
+  settings.max_tokens = options.has("max_tokens") ? options.get_int("max_tokens") : 0;
+  settings.data_ranks = facts.data_ranks;
+  return settings;
+}
+
+}  // namespace
+
+std::vector<std::optional<SampleSize>> PackedData::measure_all_() const {
+  std::vector<std::optional<SampleSize>> sizes(static_cast<size_t>(size_()));
+  std::atomic<size_t> next{0};
+  std::vector<std::thread> threads;
+  for (int64_t w = std::max<int64_t>(options_.get_int("threads"), 1); w > 0; --w) {
+    threads.emplace_back([&] {
+      for (size_t id = next++; id < sizes.size(); id = next++) {
+        if (const auto size = measure_(static_cast<int64_t>(id))) sizes[id] = size.value();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return sizes;
+}
+
+Problems PackedData::build_plan() {
+  PlanSettings settings = plan_settings(options_, facts_);
+  settings.sources = sources_();
   const int64_t per_lap = settings.micro_batch_size * settings.data_ranks;
   if (per_lap > 0 && settings.global_batch_size % per_lap != 0) {
     return {options_.problem(
@@ -115,25 +153,36 @@ Problems PackedData::build_plan() {
   }
   // Sizes are needed to fill rows or to balance several of them; a single row of a fixed count
   // needs none.
-  std::vector<SampleSize> sizes;
+  std::vector<SampleSize> planned;
   if (settings.max_tokens > 0 || settings.global_batch_size > settings.micro_batch_size) {
-    sizes.resize(settings.samples);
-    const int64_t workers = std::max<int64_t>(options_.get_int("threads"), 1);
-    std::atomic<int64_t> next{0};
-    std::vector<std::thread> threads;
-    for (int64_t w = 0; w < workers; ++w) {
-      threads.emplace_back([&] {
-        for (int64_t id = next++; id < settings.samples; id = next++) {
-          if (const auto size = measure_(id)) sizes[id] = {size.value().first, size.value().second};
-        }
-      });
+    state_->sizes = measure_all_();
+    const int64_t limit = longest_sample(options_, facts_);
+    for (const std::optional<SampleSize>& size : state_->sizes) {
+      const bool loads = size && (limit == 0 || size->tokens <= limit);
+      planned.push_back(loads ? *size : SampleSize{});  // what will not load takes no room
     }
-    for (std::thread& thread : threads) thread.join();
   }
-  state_->planner = std::make_unique<StepPlanner>(settings, std::move(sizes));
-  state_->loader = std::make_unique<RowLoader>(
-      [this](int64_t cursor, const std::vector<int64_t>& ids) { return build_row(cursor, ids); },
-      options_.get_int("threads"));
+  state_->planner = std::make_unique<StepPlanner>(std::move(settings), std::move(planned));
+  const auto build = [this](const PlannedRow& planned_row) {
+    std::vector<Sample> samples;
+    LoadedRow loaded;
+    for (const PlannedSample& wanted : planned_row) {
+      Outcome<Sample> sample = load_checked(wanted.id, wanted.pass);
+      if (sample) {
+        samples.push_back(std::move(sample).value());
+      } else {
+        loaded.failed.push_back({fault_name(sample.fault().kind),
+                                 utf8_lossy(key_(wanted.id) + ": " + sample.fault().detail)});
+      }
+    }
+    std::vector<const Sample*> pointers;
+    for (const Sample& sample : samples) pointers.push_back(&sample);
+    PackOptions pack_options;
+    pack_options.input = facts_.input;
+    loaded.row = pack(pointers, pack_options, static_cast<int64_t>(loaded.failed.size()));
+    return loaded;
+  };
+  state_->loader = std::make_unique<RowLoader>(build, options_.get_int("threads"));
   return {};
 }
 
@@ -160,7 +209,18 @@ PackedData::State& PackedData::planned() const {
   return *state_;
 }
 
-StepAssignment PackedData::plan(int64_t cursor) const { return planned().planner->plan(cursor); }
+StepAssignment PackedData::plan(int64_t cursor) const {
+  const PlannedStep step = planned().planner->plan(cursor);
+  StepAssignment assignment{step.cursor, step.next_cursor, {}};
+  for (const auto& rank : step.ranks) {
+    auto& rows = assignment.rows.emplace_back();
+    for (const PlannedRow& row : rank) {
+      auto& ids = rows.emplace_back();
+      for (const PlannedSample& sample : row) ids.push_back(sample.id);
+    }
+  }
+  return assignment;
+}
 
 void PackedData::seek(int64_t cursor) {
   planned().loader->clear();
@@ -172,52 +232,46 @@ int64_t PackedData::cursor() const { return state_->cursor; }
 std::vector<Row> PackedData::next_step() {
   const auto ahead = static_cast<size_t>(options_.get_int("prefetch_steps"));
   while (planned().loader->queued() <= ahead) {
-    StepAssignment step = plan(state_->next_queued);
-    state_->loader->add(step.cursor, std::move(step.rows[facts_.data_rank]));
+    PlannedStep step = state_->planner->plan(state_->next_queued);
+    state_->loader->add(std::move(step.ranks[static_cast<size_t>(facts_.data_rank)]));
     state_->next_queued = step.next_cursor;
   }
-  std::vector<Row> rows = state_->loader->take();
+  std::vector<Row> rows;
+  for (LoadedRow& loaded : state_->loader->take()) {
+    for (FailedSample& failed : loaded.failed) {
+      auto& [count, example] = state_->failures[failed.reason];
+      if (++count == 1) example = std::move(failed.example);
+    }
+    rows.push_back(std::move(loaded.row));
+  }
   state_->cursor += options_.get_int("global_batch_size");
   return rows;
 }
 
-Row PackedData::build_row(int64_t cursor, const std::vector<int64_t>& ids) {
-  const int64_t pass = cursor / size_();
-  const int64_t limit =
-      options_.has("max_tokens") ? options_.get_int("max_tokens") : facts_.input.max_positions;
-  std::vector<Sample> samples;
-  int64_t failed = 0;
-  for (int64_t id : ids) {
-    Outcome<Sample> loaded = load_(id, pass);
-    if (loaded && limit > 0 && static_cast<int64_t>(loaded.value().tokens.size()) > limit) {
-      loaded = Fault{FaultKind::kTooLong, fmt::format("{} tokens, the limit is {}",
-                                                      loaded.value().tokens.size(), limit)};
-    }
-    if (loaded) {
-      samples.push_back(std::move(loaded).value());
-      continue;
-    }
-    ++failed;
-    const std::lock_guard<std::mutex> lock(state_->mutex);
-    auto& [count, example] = state_->failures[fault_name(loaded.fault().kind)];
-    if (++count == 1) example = key_(id) + ": " + loaded.fault().detail;
-    if (++state_->failed > options_.get_int("max_failed_samples")) {
-      throw Error(Problem{Code::kR6Data, options_.where("max_failed_samples"),
-                          fmt::format("{} samples failed to decode, the last one: {}",
-                                      state_->failed, loaded.fault().problem(key_(id)).text()),
-                          "more than data.options.max_failed_samples",
-                          "Look at the source with `keyseat data inspect`."});
-    }
+// A sample that fits the rows and is what the plan was made with.
+Outcome<Sample> PackedData::load_checked(int64_t id, int64_t pass) const {
+  Outcome<Sample> loaded = load_(id, pass);
+  if (!loaded) return loaded;
+  const auto tokens = static_cast<int64_t>(loaded.value().tokens.size());
+  const at::Tensor& patches_PD = loaded.value().patches;
+  const int64_t patches = patches_PD.defined() ? patches_PD.size(0) : 0;
+  const int64_t limit = longest_sample(options_, facts_);
+  if (limit > 0 && tokens > limit) {
+    return Fault{FaultKind::kTooLong, fmt::format("{} tokens, the limit is {}", tokens, limit)};
   }
-  std::vector<const Sample*> pointers;
-  for (const Sample& sample : samples) pointers.push_back(&sample);
-  PackOptions pack_options;
-  pack_options.input = facts_.input;
-  return pack(pointers, pack_options, failed);
+  if (state_->sizes.empty()) return loaded;
+  const std::optional<SampleSize>& known = state_->sizes[static_cast<size_t>(id)];
+  if (!known || known->tokens != tokens || known->patches != patches) {
+    return Fault{
+        FaultKind::kChanged,
+        fmt::format("{} tokens and {} patches, but {} when it was measured", tokens, patches,
+                    known ? fmt::format("{} and {}", known->tokens, known->patches)
+                          : std::string("it could not be read"))};
+  }
+  return loaded;
 }
 
 std::map<std::string, std::pair<int64_t, std::string>> PackedData::failures() const {
-  const std::lock_guard<std::mutex> lock(state_->mutex);
   return state_->failures;
 }
 

@@ -1,6 +1,7 @@
 #include "keyseat/data/patches.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -33,6 +34,20 @@ PatchGrid PatchCutter::grid(int64_t height, int64_t width, int64_t frames) const
   require(frames >= 1, "a video needs at least one frame");
   const int64_t group = format_.temporal_patch_size;
   return {(frames + group - 1) / group, height / format_.patch_size, width / format_.patch_size};
+}
+
+template <typename Visit>
+void PatchCutter::for_each_patch(const PatchGrid& grid, const Visit& visit) const {
+  const int64_t merge = format_.merge_size;
+  for (int64_t t = 0; t < grid.t; ++t) {
+    for (int64_t block_y = 0; block_y < grid.h; block_y += merge) {
+      for (int64_t block_x = 0; block_x < grid.w; block_x += merge) {
+        for (int64_t y = 0; y < merge; ++y) {
+          for (int64_t x = 0; x < merge; ++x) visit(t, block_y + y, block_x + x);
+        }
+      }
+    }
+  }
 }
 
 // One frame of one patch: its three channels lie temporal * patch * patch floats apart.
@@ -71,8 +86,7 @@ Outcome<PatchGrid> PatchCutter::cut(std::span<const Image> frames, std::span<flo
           "room for " + std::to_string(rows.size()) + " patch values, but there are " +
               std::to_string(shape.patches() * format_.row_size()));
 
-  const int64_t edge = format_.patch_size, merge = format_.merge_size,
-                group = format_.temporal_patch_size;
+  const int64_t edge = format_.patch_size, group = format_.temporal_patch_size;
   const int64_t area = edge * edge, last_frame = static_cast<int64_t>(frames.size()) - 1;
   float* row = rows.data();
   const auto write_row = [&](int64_t t, int64_t patch_y, int64_t patch_x) {
@@ -90,16 +104,36 @@ Outcome<PatchGrid> PatchCutter::cut(std::span<const Image> frames, std::span<flo
     }
     row += format_.row_size();
   };
-  for (int64_t t = 0; t < shape.t; ++t) {
-    for (int64_t block_y = 0; block_y < shape.h; block_y += merge) {
-      for (int64_t block_x = 0; block_x < shape.w; block_x += merge) {
-        for (int64_t y = 0; y < merge; ++y) {
-          for (int64_t x = 0; x < merge; ++x) write_row(t, block_y + y, block_x + x);
-        }
+  for_each_patch(shape, write_row);
+  return shape;
+}
+
+Image PatchCutter::restore(std::span<const float> rows, const PatchGrid& grid,
+                           int64_t frame) const {
+  const int64_t edge = format_.patch_size, area = edge * edge, group = format_.temporal_patch_size;
+  require(static_cast<int64_t>(rows.size()) == grid.patches() * format_.row_size() && frame >= 0 &&
+              frame < grid.t * group,
+          "no frame " + std::to_string(frame) + " among these patches");
+  Image image{grid.h * edge, grid.w * edge, {}};
+  image.rgb.resize(static_cast<size_t>(3 * image.height * image.width));
+  const float* row = rows.data();
+  for_each_patch(grid, [&](int64_t t, int64_t patch_y, int64_t patch_x) {
+    const float* values = row;
+    row += format_.row_size();
+    if (t != frame / group) return;
+    for (int64_t channel = 0; channel < 3; ++channel) {
+      const auto mean = 255.0 * format_.mean[static_cast<size_t>(channel)];
+      const auto std = 255.0 * format_.std[static_cast<size_t>(channel)];
+      const float* from = values + (channel * group + frame % group) * area;
+      for (int64_t i = 0; i < area; ++i) {
+        const int64_t y = patch_y * edge + i / edge, x = patch_x * edge + i % edge;
+        const double byte = std::clamp(std::round(from[i] * std + mean), 0.0, 255.0);
+        image.rgb[static_cast<size_t>(3 * (y * image.width + x) + channel)] =
+            static_cast<uint8_t>(byte);
       }
     }
-  }
-  return shape;
+  });
+  return image;
 }
 
 }  // namespace keyseat::data

@@ -74,6 +74,25 @@ TEST_CASE("patches: bit for bit as recorded, from the recorded resized images") 
   CHECK(images == 14);
 }
 
+TEST_CASE("patches: what was cut is restored, frame by frame") {
+  PatchFormat format;
+  format.mean = {0.48, 0.46, 0.41};
+  format.std = {0.27, 0.26, 0.28};
+  format.patch_size = 4;
+  const PatchCutter cutter(format);
+  const std::vector<Image> frames = {noise(16, 24, 1), noise(16, 24, 2), noise(16, 24, 3)};
+  const PatchGrid grid = cutter.grid(16, 24, 3);
+  std::vector<float> rows(static_cast<size_t>(grid.patches() * format.row_size()));
+  REQUIRE(cutter.cut(frames, rows).ok());
+  for (int64_t frame = 0; frame < 4; ++frame) {
+    const Image restored = cutter.restore(rows, grid, frame);
+    CHECK(restored.height == 16);
+    CHECK(restored.width == 24);
+    CHECK(restored.rgb == frames[static_cast<size_t>(std::min<int64_t>(frame, 2))].rgb);
+  }
+  CHECK_THROWS_AS(cutter.restore(rows, grid, 4), Error);
+}
+
 TEST_CASE("patches: images and videos of other formats against the naive order") {
   PatchFormat format;
   format.mean = {0.48, 0.46, 0.41};

@@ -50,6 +50,35 @@ TEST_CASE("smart_resize: the 200 recorded rows") {
   CHECK(rows == 200);
 }
 
+// Frames, height, width, temporal, factor, min and max pixels, and the height and width that
+// smart_resize of transformers' Qwen3VLVideoProcessor gives; 0 where it refuses the ratio.
+TEST_CASE("smart_resize_video: as Qwen3-VL's video processor") {
+  const int64_t rows[][9] = {
+      {8, 64, 96, 2, 32, 1024, 65536, 64, 96},
+      {6, 64, 64, 2, 32, 1024, 65536, 64, 64},
+      {2, 480, 640, 2, 32, 4096, 25165824, 480, 640},
+      {64, 1080, 1920, 2, 32, 4096, 25165824, 448, 832},  // the budget is for all frames
+      {768, 360, 640, 2, 32, 4096, 25165824, 128, 224},
+      {3, 100, 75, 2, 32, 1024, 65536, 96, 64},
+      {5, 100, 75, 2, 32, 1024, 30000, 96, 64},      // 2.5 groups count as 2: half to even
+      {4, 20, 500, 2, 32, 4096, 25165824, 32, 800},  // small edges are scaled up first
+      {2, 10, 10, 2, 32, 65536, 1000000, 192, 192},
+      {7, 33, 47, 2, 16, 1024, 100000, 32, 48},
+      {2, 8, 1700, 2, 32, 4096, 1000000, 0, 0},
+  };
+  for (const auto& row : rows) {
+    CAPTURE(row[0]);
+    CAPTURE(row[1]);
+    CAPTURE(row[2]);
+    const auto size =
+        smart_resize_video({row[1], row[2]}, row[0], row[3], {row[4], row[5], row[6]});
+    REQUIRE(size.ok() == (row[7] > 0));
+    if (size.ok()) CHECK(size.value() == ImageSize{row[7], row[8]});
+    if (!size.ok()) CHECK(size.fault().kind == FaultKind::kAspectRatio);
+  }
+  CHECK_THROWS_AS(smart_resize_video({64, 64}, 1, 2, {32, 1024, 65536}), Error);
+}
+
 TEST_CASE("smart_resize: settings that make no sense are errors") {
   CHECK_THROWS_AS(smart_resize({10, 10}, {.factor = 0, .min_pixels = 1, .max_pixels = 1}), Error);
   CHECK_THROWS_AS(smart_resize({10, 10}, {.factor = 32, .min_pixels = 0, .max_pixels = 1}), Error);

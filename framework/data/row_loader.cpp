@@ -15,11 +15,10 @@ RowLoader::~RowLoader() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void RowLoader::add(int64_t cursor, std::vector<std::vector<int64_t>> rows) {
+void RowLoader::add(std::vector<PlannedRow> rows) {
   auto step = std::make_shared<Step>();
-  step->cursor = cursor;
   step->rows.resize(rows.size());
-  step->ids = std::move(rows);
+  step->planned = std::move(rows);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     steps_.push_back(std::move(step));
@@ -37,27 +36,27 @@ void RowLoader::clear() {
   steps_.clear();
 }
 
-std::vector<Row> RowLoader::take() {
+std::vector<LoadedRow> RowLoader::take() {
   std::shared_ptr<Step> step;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     step = steps_.front();
   }
   if (threads_.empty()) {
-    for (size_t row = 0; row < step->ids.size(); ++row) build_one(step, row);
+    for (size_t row = 0; row < step->planned.size(); ++row) build_one(step, row);
   }
   std::unique_lock<std::mutex> lock(mutex_);
-  done_.wait(lock, [&] { return step->finished == step->ids.size(); });
+  done_.wait(lock, [&] { return step->finished == step->planned.size(); });
   steps_.pop_front();
   if (step->error) std::rethrow_exception(step->error);
   return std::move(step->rows);
 }
 
 void RowLoader::build_one(const std::shared_ptr<Step>& step, size_t row) {
-  Row built;
+  LoadedRow built;
   std::exception_ptr error;
   try {
-    built = build_(step->cursor, step->ids[row]);
+    built = build_(step->planned[row]);
   } catch (...) {
     error = std::current_exception();
   }
@@ -77,7 +76,7 @@ void RowLoader::work() {
     wanted_.wait(lock, [&] {
       if (stop_) return true;
       for (const auto& candidate : steps_) {
-        if (candidate->started < candidate->ids.size()) {
+        if (candidate->started < candidate->planned.size()) {
           step = candidate;
           return true;
         }

@@ -8,15 +8,28 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "data/step_planner.h"
 #include "keyseat/batch.h"
 
 namespace keyseat::data {
 
+// A sample that left its slot empty.
+struct FailedSample {
+  std::string reason, example;  // "truncated", "shard.tar:000123: ..."
+};
+
+// A row, and what is to be counted when its step is taken.
+struct LoadedRow {
+  Row row;
+  std::vector<FailedSample> failed;
+};
+
 // Builds one row; called from loader threads (or from the caller with 0 threads).
-using BuildRow = std::function<Row(int64_t cursor, const std::vector<int64_t>& sample_ids)>;
+using BuildRow = std::function<LoadedRow(const PlannedRow& samples)>;
 
 class RowLoader {
  public:
@@ -26,17 +39,16 @@ class RowLoader {
   RowLoader(const RowLoader&) = delete;
 
   // Queues the rows of a step.
-  void add(int64_t cursor, std::vector<std::vector<int64_t>> rows);
+  void add(std::vector<PlannedRow> rows);
   // The rows of the step queued first; waits for them. An exception of build comes out here.
-  std::vector<Row> take();
+  std::vector<LoadedRow> take();
   size_t queued() const;  // steps added and not taken
   void clear();           // forgets queued steps; rows under way are finished and dropped
 
  private:
   struct Step {
-    int64_t cursor = 0;
-    std::vector<std::vector<int64_t>> ids;
-    std::vector<Row> rows;
+    std::vector<PlannedRow> planned;
+    std::vector<LoadedRow> rows;
     std::exception_ptr error;
     size_t started = 0, finished = 0;
   };

@@ -4,19 +4,6 @@ namespace keyseat::data {
 
 namespace {
 
-// splitmix64: a sequence that is the same on every machine, unlike std::shuffle's distributions.
-uint64_t mix(uint64_t& state) {
-  state += 0x9e3779b97f4a7c15ull;
-  uint64_t z = state;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-  return z ^ (z >> 31);
-}
-
-uint64_t below(uint64_t& state, uint64_t bound) {
-  return static_cast<uint64_t>((static_cast<unsigned __int128>(mix(state)) * bound) >> 64);
-}
-
 // Indices of `costs` in falling order; equal costs keep their order.
 std::vector<size_t> heaviest_first(const std::vector<int64_t>& costs) {
   std::vector<size_t> order(costs.size());
@@ -26,29 +13,42 @@ std::vector<size_t> heaviest_first(const std::vector<int64_t>& costs) {
   return order;
 }
 
-}  // namespace
-
-int64_t EpochOrder::at(int64_t position) const {
-  const int64_t epoch = position / samples_, place = position % samples_;
-  if (!shuffle_) return place;
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (epoch != cached_epoch_) {
-    cached_.resize(samples_);
-    std::iota(cached_.begin(), cached_.end(), 0);
-    uint64_t state =
-        static_cast<uint64_t>(seed_) * 0xd1342543de82ef95ull + static_cast<uint64_t>(epoch);
-    for (int64_t i = samples_ - 1; i > 0; --i) {
-      std::swap(cached_[i], cached_[below(state, static_cast<uint64_t>(i) + 1)]);
-    }
-    cached_epoch_ = epoch;
+// The chosen samples of each row, in epoch order.
+std::vector<PlannedRow> collect(const PlannedRow& samples, std::vector<std::vector<size_t>> rows) {
+  std::vector<PlannedRow> collected(rows.size());
+  for (size_t r = 0; r < rows.size(); ++r) {
+    std::sort(rows[r].begin(), rows[r].end());
+    for (size_t index : rows[r]) collected[r].push_back(samples[index]);
   }
-  return cached_[place];
+  return collected;
 }
 
+// Deals rows to ranks, the heaviest first, each to the lightest rank that has room: all ranks get
+// the same number of rows, the last ones may be empty.
+std::vector<std::vector<PlannedRow>> deal(std::vector<PlannedRow> rows,
+                                          const std::vector<int64_t>& costs, size_t ranks) {
+  const size_t most = (rows.size() + ranks - 1) / ranks;
+  std::vector<std::vector<PlannedRow>> dealt(ranks);
+  std::vector<int64_t> load(ranks, 0);
+  for (size_t index : heaviest_first(costs)) {
+    size_t best = ranks;
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      if (dealt[rank].size() == most) continue;
+      if (best == ranks || load[rank] < load[best]) best = rank;
+    }
+    load[best] += costs[index];
+    dealt[best].push_back(std::move(rows[index]));
+  }
+  for (auto& rank_rows : dealt) rank_rows.resize(most);
+  return dealt;
+}
+
+}  // namespace
+
 StepPlanner::StepPlanner(PlanSettings settings, std::vector<SampleSize> sizes)
-    : settings_(settings),
+    : settings_(std::move(settings)),
       sizes_(std::move(sizes)),
-      order_(settings.samples, settings.seed, settings.shuffle) {}
+      order_(settings_.sources, settings_.seed, settings_.shuffle) {}
 
 // Attention over patches and tokens is the smaller part; linear work decides. Patches pass the
 // tower, four of them make up one token of the decoder.
@@ -56,83 +56,60 @@ int64_t StepPlanner::cost(int64_t id) const {
   return sizes_.empty() ? 1 : sizes_[id].tokens + sizes_[id].patches;
 }
 
+int64_t StepPlanner::cost(const PlannedRow& row) const {
+  int64_t sum = 0;
+  for (const PlannedSample& sample : row) sum += cost(sample.id);
+  return sum;
+}
+
 // Every row gets micro_batch_size samples; the heaviest go first, each to the lightest row that has
 // room.
-std::vector<std::vector<int64_t>> StepPlanner::rows_by_count(
-    const std::vector<int64_t>& ids) const {
-  const size_t rows = ids.size() / static_cast<size_t>(settings_.micro_batch_size);
-  std::vector<std::vector<size_t>> members(rows);
-  std::vector<int64_t> load(rows, 0), costs;
-  for (int64_t id : ids) costs.push_back(cost(id));
+std::vector<PlannedRow> StepPlanner::rows_by_count(const PlannedRow& samples) const {
+  const auto room = static_cast<size_t>(settings_.micro_batch_size);
+  std::vector<std::vector<size_t>> rows(samples.size() / room);
+  std::vector<int64_t> costs;
+  for (const PlannedSample& sample : samples) costs.push_back(cost(sample.id));
+  std::set<std::pair<int64_t, size_t>> open;  // load, row
+  for (size_t row = 0; row < rows.size(); ++row) open.insert({0, row});
   for (size_t index : heaviest_first(costs)) {
-    size_t best = rows;
-    for (size_t r = 0; r < rows; ++r) {
-      const bool room = members[r].size() < static_cast<size_t>(settings_.micro_batch_size);
-      if (room && (best == rows || load[r] < load[best])) best = r;
-    }
-    members[best].push_back(index);
-    load[best] += costs[index];
+    const auto [load, row] = *open.begin();
+    open.erase(open.begin());
+    rows[row].push_back(index);
+    if (rows[row].size() < room) open.insert({load + costs[index], row});
   }
-  std::vector<std::vector<int64_t>> out(rows);
-  for (size_t r = 0; r < rows; ++r) {
-    std::sort(members[r].begin(), members[r].end());  // epoch order inside a row
-    for (size_t index : members[r]) out[r].push_back(ids[index]);
-  }
-  return out;
+  return collect(samples, std::move(rows));
 }
 
-// First fit, longest first: rows of at most max_tokens. A sample that is longer than that gets a
-// row of its own, where the loader names it as a failure.
-std::vector<std::vector<int64_t>> StepPlanner::rows_by_tokens(
-    const std::vector<int64_t>& ids) const {
+// Best fit, longest first: rows of at most max_tokens.
+std::vector<PlannedRow> StepPlanner::rows_by_tokens(const PlannedRow& samples) const {
   std::vector<int64_t> tokens;
-  for (int64_t id : ids) tokens.push_back(sizes_[id].tokens);
-  std::vector<std::vector<size_t>> members;
-  std::vector<int64_t> filled;
+  for (const PlannedSample& sample : samples) tokens.push_back(sizes_[sample.id].tokens);
+  std::vector<std::vector<size_t>> rows;
+  std::set<std::pair<int64_t, size_t>> open;  // tokens that are free, row
   for (size_t index : heaviest_first(tokens)) {
-    size_t row = 0;
-    while (row < members.size() && filled[row] + tokens[index] > settings_.max_tokens) ++row;
-    if (row == members.size()) {
-      members.emplace_back();
-      filled.push_back(0);
+    auto fit = open.lower_bound({tokens[index], 0});
+    if (fit == open.end()) {
+      rows.emplace_back();
+      fit = open.insert({settings_.max_tokens, rows.size() - 1}).first;
     }
-    members[row].push_back(index);
-    filled[row] += tokens[index];
+    const auto [free, row] = *fit;
+    open.erase(fit);
+    rows[row].push_back(index);
+    open.insert({free - tokens[index], row});
   }
-  std::vector<std::vector<int64_t>> out(members.size());
-  for (size_t r = 0; r < members.size(); ++r) {
-    std::sort(members[r].begin(), members[r].end());
-    for (size_t index : members[r]) out[r].push_back(ids[index]);
-  }
-  return out;
+  return collect(samples, std::move(rows));
 }
 
-StepAssignment StepPlanner::plan(int64_t cursor) const {
-  StepAssignment step;
+PlannedStep StepPlanner::plan(int64_t cursor) const {
+  PlannedStep step;
   step.cursor = cursor;
   step.next_cursor = cursor + settings_.global_batch_size;
-  std::vector<int64_t> ids;
-  for (int64_t i = cursor; i < step.next_cursor; ++i) ids.push_back(order_.at(i));
-  const auto rows = settings_.micro_batch_size > 0 ? rows_by_count(ids) : rows_by_tokens(ids);
-
-  // Rows are dealt heaviest first, to and fro, so that data ranks carry alike; all get the same
-  // number, the last may be empty.
+  PlannedRow samples;
+  for (int64_t i = cursor; i < step.next_cursor; ++i) samples.push_back(order_.at(i));
+  auto rows = settings_.micro_batch_size > 0 ? rows_by_count(samples) : rows_by_tokens(samples);
   std::vector<int64_t> costs;
-  for (const auto& row : rows) {
-    int64_t sum = 0;
-    for (int64_t id : row) sum += cost(id);
-    costs.push_back(sum);
-  }
-  const int64_t ranks = settings_.data_ranks;
-  step.rows.resize(ranks);
-  int64_t dealt = 0;
-  for (size_t index : heaviest_first(costs)) {
-    const int64_t lap = dealt / ranks, place = dealt % ranks;
-    step.rows[lap % 2 == 0 ? place : ranks - 1 - place].push_back(rows[index]);
-    ++dealt;
-  }
-  const size_t most = (rows.size() + static_cast<size_t>(ranks) - 1) / static_cast<size_t>(ranks);
-  for (auto& rank_rows : step.rows) rank_rows.resize(most);
+  for (const PlannedRow& row : rows) costs.push_back(cost(row));
+  step.ranks = deal(std::move(rows), costs, static_cast<size_t>(settings_.data_ranks));
   return step;
 }
 

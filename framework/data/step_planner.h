@@ -3,19 +3,15 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
-#include "keyseat/interfaces/data.h"
+#include "data/sample_order.h"
+#include "keyseat/data/packed_data.h"
 
 namespace keyseat::data {
 
-struct SampleSize {
-  int64_t tokens = 0, patches = 0;
-};
-
 struct PlanSettings {
-  int64_t samples = 0;  // in the source, above 0
+  std::vector<SourceShare> sources;
   int64_t seed = 0;
   bool shuffle = true;
   int64_t global_batch_size = 1;  // samples per step, all data ranks
@@ -24,35 +20,27 @@ struct PlanSettings {
   int64_t data_ranks = 1;
 };
 
-// Position in the endless sequence of epochs -> sample id. Every epoch is a permutation of its own.
-class EpochOrder {
- public:
-  EpochOrder(int64_t samples, int64_t seed, bool shuffle)
-      : samples_(samples), seed_(seed), shuffle_(shuffle) {}
-  int64_t at(int64_t position) const;
-
- private:
-  int64_t samples_, seed_;
-  bool shuffle_;
-  mutable std::mutex mutex_;
-  mutable int64_t cached_epoch_ = -1;
-  mutable std::vector<int64_t> cached_;
+struct PlannedStep {
+  int64_t cursor = 0, next_cursor = 0;         // samples consumed before and after the step
+  std::vector<std::vector<PlannedRow>> ranks;  // [data rank][row]; as many rows on every rank
 };
 
 class StepPlanner {
  public:
-  // `sizes`: by sample id; may be empty with micro_batch_size, then every sample counts alike.
+  // `sizes`: by sample id; may be empty with micro_batch_size, then every sample counts alike. A
+  // sample that will not load counts as nothing.
   StepPlanner(PlanSettings settings, std::vector<SampleSize> sizes);
-  StepAssignment plan(int64_t cursor) const;
+  PlannedStep plan(int64_t cursor) const;
 
  private:
   int64_t cost(int64_t id) const;
-  std::vector<std::vector<int64_t>> rows_by_count(const std::vector<int64_t>& ids) const;
-  std::vector<std::vector<int64_t>> rows_by_tokens(const std::vector<int64_t>& ids) const;
+  int64_t cost(const PlannedRow& row) const;
+  std::vector<PlannedRow> rows_by_count(const PlannedRow& samples) const;
+  std::vector<PlannedRow> rows_by_tokens(const PlannedRow& samples) const;
 
   PlanSettings settings_;
   std::vector<SampleSize> sizes_;
-  EpochOrder order_;
+  SampleOrder order_;
 };
 
 }  // namespace keyseat::data

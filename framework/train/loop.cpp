@@ -62,6 +62,7 @@ std::optional<StepMetrics> Loop::step(int64_t index) {
   const StepCounts counts =
       gather_counts(rows, session_.comm(), session_.facts().world, stop_requested());
   if (counts.stop) return std::nullopt;
+  failure_limit_.add(counts.total, session_.data());
   const auto terms = loss_terms(session_.chain(), config.loss, counts.total);
   executor.begin_step(index, terms);
   const int64_t own_tokens =
@@ -96,6 +97,9 @@ std::optional<StepMetrics> Loop::step(int64_t index) {
 
 void Loop::resume() {
   start_ = saver_.restore();
+  int64_t failed = 0;
+  for (const auto& [reason, failure] : start_.failures) failed += failure.first;
+  failure_limit_.restore(failed);
   if (session_.facts().rank != 0 || run_dir_.empty()) return;
   const std::string path = run_dir_ + "/metrics.jsonl";
   const int64_t missing = keep_steps_before(path, start_.next_step);

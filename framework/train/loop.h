@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "train/failure_limit.h"
 #include "train/measure.h"
 #include "train/metrics.h"
 #include "train/metrics_file.h"
@@ -51,6 +52,7 @@ class Loop {
   std::string run_dir_;
   Update update_;
   Saver saver_;
+  FailureLimit failure_limit_;
   WorkloadLabels labels_;
   std::optional<MetricsFile> file_;  // on the first rank, where there is a run.dir
   std::shared_ptr<Data> eval_data_;

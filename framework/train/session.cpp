@@ -97,7 +97,8 @@ Problems Session::dispatcher_problems() const {
   return problems;
 }
 
-std::shared_ptr<Data> Session::open_data(const PluginChoice& choice, bool training) {
+std::shared_ptr<Data> Session::open_data(const PluginChoice& choice, bool training,
+                                         bool rebuild_index) {
   auto data = make<Data>(choice);
   DataFacts facts;
   facts.input = chain_.input();
@@ -105,6 +106,7 @@ std::shared_ptr<Data> Session::open_data(const PluginChoice& choice, bool traini
   facts.data_ranks = mesh_.data_degree();
   facts.data_rank = mesh_.data_rank();
   facts.training = training;
+  facts.rebuild_index = rebuild_index;
   throw_if_any(data->open(facts));
   return data;
 }

@@ -41,7 +41,8 @@ class Session {
   // What `data()` gives from now on, in place of the configured source.
   void use_data(std::shared_ptr<Data> data) { data_ = std::move(data); }
   // Another data instance with the same model inputs (evaluation).
-  std::shared_ptr<Data> open_data(const PluginChoice& choice, bool training);
+  std::shared_ptr<Data> open_data(const PluginChoice& choice, bool training,
+                                  bool rebuild_index = false);
 
   const RunConfig& config() const { return config_; }
   const Chain& chain() const { return chain_; }

@@ -1,5 +1,5 @@
 // A data source: the assignment is a pure function of (seed, cursor), the cursor is all the state,
-// and rows are what batch.h says, whatever the number of loader threads or ranks.
+// and rows are what batch.h says, whatever the number of ranks.
 #include "keyseat/interfaces/data.h"
 
 #include "keyseat/chain.h"
@@ -28,14 +28,13 @@ InputSpec input_of(const Subject& subject) {
 }
 
 std::shared_ptr<Data> open(const Subject& subject, const InputSpec& input, int64_t ranks = 1,
-                           int64_t rank = 0, int64_t threads = 1) {
+                           int64_t rank = 0) {
   auto data = subject.make<Data>();
   DataFacts facts;
   facts.input = input;
   facts.seed = 11;
   facts.data_ranks = ranks;
   facts.data_rank = rank;
-  facts.threads = threads;
   Problems problems = data->open(facts);
   if (!problems.empty()) throw Error(std::move(problems));
   return data;
@@ -157,11 +156,6 @@ void data_cases(const Subject& subject, Cases& cases) {
   });
   cases.run("cursor: it is all the state; going back gives the same rows",
             [&] { check_cursor(subject); });
-  cases.run("threads: their number changes no row", [&] {
-    const InputSpec input = input_of(subject);
-    const auto one = open(subject, input), three = open(subject, input, 1, 0, 3);
-    for (int i = 0; i < kSteps; ++i) expect_equal_rows(three->next_step(), one->next_step());
-  });
   cases.run("ranks: two share out the samples of one", [&] { check_ranks(subject); });
   cases.run("samples: the first and the last can be loaded, and prompts of them", [&] {
     const auto data = open(subject, input_of(subject));
@@ -174,7 +168,7 @@ void data_cases(const Subject& subject, Cases& cases) {
   });
   cases.run("end: an instance may go while it loads ahead", [&] {
     const InputSpec input = input_of(subject);
-    for (int i = 0; i < 3; ++i) open(subject, input, 1, 0, 2)->next_step();
+    for (int i = 0; i < 3; ++i) open(subject, input)->next_step();
   });
 }
 

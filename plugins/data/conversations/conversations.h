@@ -1,8 +1,9 @@
-// A JSONL file, one {"messages": [...]} per line; image parts name files relative to image_root.
+// JSONL files, one {"messages": [...]} per line; image parts and video frames name files relative
+// to image_root.
 #pragma once
 
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "keyseat/data/conversation_data.h"
 
@@ -16,17 +17,12 @@ class Conversations final : public keyseat::data::ConversationData {
   ~Conversations() override;
 
  protected:
-  keyseat::Problems open_source_() override;
-  int64_t size_() const override { return static_cast<int64_t>(lines_.size()); }
-  std::string key_(int64_t id) const override;
-  keyseat::data::Outcome<std::unique_ptr<keyseat::data::Record>> record_(int64_t id) const override;
+  keyseat::Result<keyseat::data::ShardListing> list_(const std::string& path) const override;
+  std::string ending_() const override { return ".jsonl"; }
+  std::optional<std::string> file_folder_(const std::string& shard) const override;
 
  private:
-  struct Line {
-    int64_t offset = 0, size = 0, number = 0;  // bytes; number from 1
-  };
-  std::string path_, image_root_;
-  std::vector<Line> lines_;
+  std::string image_root_;  // empty: the folder of the shard
 };
 
 }  // namespace keyseat_data_conversations

@@ -13,7 +13,7 @@ const Values kCommon = {{"tokenizer", std::string("configs/data/tokenizer")},
                         {"global_batch_size", int64_t{1}}};
 
 Values source(const std::string& path, const Values& changes = {}) {
-  return with(with(kCommon, {{"path", path}}), changes);
+  return with(with(kCommon, {{"path", std::vector<std::string>{path}}}), changes);
 }
 
 std::string text_record(const std::string& question, const std::string& answer) {
@@ -111,9 +111,9 @@ TEST_CASE("conversations: what cannot be used is named with its line") {
   CHECK(has(fault_of(*data, 0), path + ":1"));
   CHECK(has(fault_of(*data, 0), "bad_record"));
   CHECK(has(fault_of(*data, 2), "unreadable_file"));
-  CHECK(has(fault_of(*data, 3), "bad_record"));
+  CHECK(has(fault_of(*data, 3), "bad_utf8"));
   CHECK(has(fault_of(*data, 4), "unsupported_format"));
-  CHECK(has(fault_of(*data, 6), "bad_text"));
+  CHECK(has(fault_of(*data, 6), "placeholder_mismatch"));
   CHECK_FALSE(data->prompt(5).ok());
   CHECK_FALSE(data->prompt(1).ok());
 }
@@ -158,8 +158,8 @@ TEST_CASE("conversations: a file that is none is refused") {
   const auto refused = [&](const std::string& path) {
     return make_plugin<Data>("conversations", source(path))->open(digit_facts());
   };
-  check_problem(refused(folder.path() + "/missing.jsonl"), Code::kR7File, "cannot read the file");
-  check_problem(refused(folder.path()), Code::kR7File, "cannot read the file");
+  check_problem(refused(folder.path() + "/missing.jsonl"), Code::kR7File, "no such shard");
+  check_problem(refused(folder.path()), Code::kR7File, "a folder of *.jsonl files");
   check_problem(refused(folder.write("empty.jsonl", "\n\n")), Code::kR6Data,
                 "holds no conversation");
 }

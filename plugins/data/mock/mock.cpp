@@ -9,6 +9,7 @@ using keyseat::Option;
 using keyseat::OptionType;
 using keyseat::Sample;
 using keyseat::data::Outcome;
+using keyseat::data::SampleSize;
 
 keyseat::OptionSchema Mock::options() {
   keyseat::OptionSchema schema = {
@@ -133,9 +134,9 @@ Outcome<Sample> Mock::load_(int64_t id, int64_t) const {
 
 Outcome<Sample> Mock::load_prompt_(int64_t id) const { return load_(id, -1); }
 
-Outcome<std::pair<int64_t, int64_t>> Mock::measure_(int64_t id) const {
-  return std::pair<int64_t, int64_t>(static_cast<int64_t>(text_of(id).tokens.size()),
-                                     images_ * image_patches_ * image_patches_);
+Outcome<SampleSize> Mock::measure_(int64_t id) const {
+  return SampleSize{static_cast<int64_t>(text_of(id).tokens.size()),
+                    images_ * image_patches_ * image_patches_, images_};
 }
 
 std::string Mock::key_(int64_t id) const { return fmt::format("mock:{}", id); }

@@ -22,7 +22,7 @@ class Mock final : public keyseat::data::PackedData {
   int64_t size_() const override { return samples_; }
   keyseat::data::Outcome<keyseat::Sample> load_(int64_t id, int64_t pass) const override;
   keyseat::data::Outcome<keyseat::Sample> load_prompt_(int64_t id) const override;
-  keyseat::data::Outcome<std::pair<int64_t, int64_t>> measure_(int64_t id) const override;
+  keyseat::data::Outcome<keyseat::data::SampleSize> measure_(int64_t id) const override;
   std::string key_(int64_t id) const override;
 
  private:

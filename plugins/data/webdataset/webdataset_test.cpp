@@ -23,7 +23,6 @@ Values shard(const TempFolder& folder, const Files& files, int64_t samples) {
               {{"path", std::vector<std::string>{folder.write("shard.tar", tar_of(files))}},
                {"micro_batch_size", samples},
                {"global_batch_size", samples},
-               {"threads", int64_t{0}},  // what is loaded ahead fails ahead
                {"shuffle", false}});
 }
 
@@ -198,34 +197,44 @@ TEST_CASE("webdataset: broken records are named, counted, and move no other samp
     const auto found = failures.find(reason);
     return found == failures.end() ? std::pair<int64_t, std::string>() : found->second;
   };
-  CHECK(failed("bad_record").first == 4);  // b, e, g, i
+  CHECK(failed("bad_json").second.find("shard.tar:b") == 0);
+  CHECK(failed("bad_record").second.find("shard.tar:e") == 0);
+  CHECK(failed("bad_utf8").second.find("shard.tar:g") == 0);
+  CHECK(failed("unknown_role").second.find("wizard") != std::string::npos);
   CHECK(failed("missing_file").second.find("shard.tar:c") == 0);
   CHECK(failed("missing_file").second.find("nowhere.png") != std::string::npos);
   CHECK(failed("truncated").second.find("d.jpg") != std::string::npos);
   CHECK(failed("empty_file").second.find("f.png") != std::string::npos);
   CHECK(failed("unknown_format").second.find("h.png") != std::string::npos);
-  CHECK(failures.size() == 5);
+  CHECK(failures.size() == 8);
   const Problem problem = data->sample(2).problem();
   CHECK(problem.code == Code::kR6Data);
   CHECK(problem.text().find("missing_file") != std::string::npos);
 }
 
-TEST_CASE("webdataset: more failures than max_failed_samples stop the run") {
+TEST_CASE("webdataset: failures are counted when their step is handed out") {
   const TempFolder folder;
   const Files files = {{"a.png", digit_png()},
                        {"a.json", digit_record("a.png")},
                        {"b.json", digit_record("nowhere.png")}};
   Values values = shard(folder, files, 2);
   values["max_failed_samples"] = int64_t{1};
-  const auto data = open_data("webdataset", values);
-  CHECK(data->next_step().at(0).facts.counts.failed == 1);
-  const Problem problem = problem_thrown([&] { data->next_step(); });
-  CHECK(problem.code == Code::kR6Data);
-  CHECK(problem.text().find("2 samples failed") != std::string::npos);
-  CHECK(problem.text().find("shard.tar:b") != std::string::npos);
-  values["max_failed_samples"] = int64_t{0};
-  const auto strict = open_data("webdataset", values);
-  problem_thrown([&] { strict->next_step(); });
+  for (const int64_t threads : {0, 1, 4}) {
+    for (const int64_t ahead : {1, 8}) {
+      INFO(threads << " threads, " << ahead << " steps ahead");
+      const auto data =
+          open_data("webdataset", with(values, {{"threads", threads}, {"prefetch_steps", ahead}}));
+      CHECK(data->max_failed_samples() == 1);
+      CHECK(data->failures().empty());
+      for (int64_t step = 1; step <= 3; ++step) {
+        CHECK(data->next_step().at(0).facts.counts.failed == 1);
+        CHECK(data->failures().at("missing_file").first == step);
+      }
+      data->seek(2);  // what was loaded ahead is forgotten, and was never counted
+      data->next_step();
+      CHECK(data->failures().at("missing_file").first == 4);
+    }
+  }
 }
 
 TEST_CASE("webdataset: blank_images leaves nothing of a picture") {
@@ -285,12 +294,76 @@ TEST_CASE("webdataset: a shard that is none is refused with the reason") {
                              with(kDigits, {{"path", std::vector<std::string>{path}}}))
         ->open(digit_facts());
   };
-  check_problem(refused(folder.path() + "/missing.tar"), Code::kR7File, "no such tar file");
-  const std::string whole = tar_of({{"a.json", digit_record("a.png")}, {"a.png", digit_png()}});
-  check_problem(refused(folder.write("cut.tar", whole.substr(0, 1024 + 512 + 60))), Code::kR6Data,
-                "cut.tar");
+  check_problem(refused(folder.path() + "/missing.tar"), Code::kR7File, "no such shard");
   check_problem(refused(folder.write("text.tar", std::string(2000, 'x'))), Code::kR6Data,
                 "A shard is an uncompressed tar file");
   check_problem(refused(folder.write("images.tar", tar_of({{"a.png", digit_png()}}))),
                 Code::kR6Data, "no KEY.json");
+}
+
+TEST_CASE("webdataset: a cut shard is one counted failure, what lies before the cut is used") {
+  const TempFolder folder;
+  const std::string whole = tar_of({{"a.png", digit_png()},
+                                    {"a.json", digit_record("a.png")},
+                                    {"b.png", digit_png()},
+                                    {"b.json", digit_record("b.png")}});
+  const size_t end = whole.size() - 1024;  // of the last member
+  const size_t b_json = end - 1024;        // header and content of b.json: one block each
+  const std::pair<size_t, const char*> cuts[] = {
+      {end, "behind member b.json"},  // only the end mark is gone
+      {end - 500, "inside of member b.json"},
+      {b_json + 100, "behind member b.png"},  // in the header of b.json
+      {b_json, "behind member b.png"},
+  };
+  for (const auto& [size, where] : cuts) {
+    INFO(where);
+    Values values = shard(folder, {}, 1);
+    values["path"] = std::vector<std::string>{folder.write("cut.tar", whole.substr(0, size))};
+    const auto data = open_data("webdataset", values);
+    const bool has_b = size == end;
+    REQUIRE(data->size() == (has_b ? 3 : 2));
+    CHECK(data->sample(0).ok());
+    const auto cut = data->sample(data->size() - 1);
+    REQUIRE_FALSE(cut.ok());
+    CHECK(cut.problem().text().find("cut_shard") != std::string::npos);
+    CHECK(cut.problem().text().find(where) != std::string::npos);
+    for (int64_t step = 0; step < data->size(); ++step) data->next_step();
+    CHECK(data->failures().at("cut_shard").first == 1);
+  }
+}
+
+TEST_CASE("webdataset: sources are mixed by weight; a path may be a folder or a pattern") {
+  const TempFolder folder;
+  const auto write = [&](const std::string& name, const std::string& answer, int samples) {
+    Files files = {{"a.png", digit_png()}};
+    for (int i = 0; i < samples; ++i)
+      files.push_back({std::to_string(i) + ".json", digit_record("a.png", answer)});
+    return folder.write(name, tar_of(files));
+  };
+  write("many/1.tar", "1", 12);
+  write("many/2.tar", "1", 12);
+  write("few/a.tar", "7", 2);
+  const Values values = {
+      {"path", std::vector<std::string>{folder.path() + "/many", folder.path() + "/few/*.tar"}},
+      {"weights", std::vector<double>{1, 3}},
+      {"tokenizer", std::string("configs/data/tokenizer")},
+      {"micro_batch_size", int64_t{8}},
+      {"global_batch_size", int64_t{8}}};
+  const auto data = open_data("webdataset", values);
+  CHECK(data->size() == 26);
+  for (int64_t step = 0; step < 4; ++step) {
+    int64_t few = 0;
+    for (const int64_t id : ids_of(data->plan(8 * step))) few += id >= 24 ? 1 : 0;
+    CHECK(few == 6);
+  }
+  CHECK(data->sample(25).value_or_throw().key == "a.tar:1");
+  // Without weights all samples are one source.
+  Values plain = values;
+  plain.erase("weights");
+  const auto pooled = open_data("webdataset", with(plain, {{"micro_batch_size", int64_t{26}},
+                                                           {"global_batch_size", int64_t{26}}}));
+  CHECK(ids_of(pooled->plan(0)).size() == 26);
+  check_problem(
+      problems_of("data", "webdataset", with(values, {{"weights", std::vector<double>{1}}})),
+      Code::kC4Combination, "1 weights are given for 2 entries of path");
 }

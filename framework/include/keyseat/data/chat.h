@@ -24,8 +24,11 @@ enum class PartType { kText, kImage, kVideo };
 
 struct Part {
   PartType type = PartType::kText;
-  std::string text;    // text parts
-  std::string source;  // image and video parts: the file named under "image" or "video", or empty
+  std::string text = {};    // text parts
+  std::string source = {};  // image and video parts: the file named under "image" or "video"
+  // Video parts that list frames: their files, and the time of each.
+  std::vector<std::string> frames = {};
+  std::vector<double> seconds = {};
 };
 
 struct Message {
@@ -34,8 +37,9 @@ struct Message {
 };
 
 // Reads a JSON array of {"role": ..., "content": string | [{"type": "text" | "image" | "video",
-// ...}, ...]}. `where` names the record in problems. Errors: R6 for any other shape, naming message
-// and part.
+// ...}, ...]}. A video is {"type": "video", "video": [frame files], "fps": f} or, in place of fps,
+// "timestamps": [seconds], one per frame, not falling. `where` names the record in problems.
+// Errors: R6 for any other shape, naming message and part.
 KEYSEAT_API Result<std::vector<Message>> parse_messages(const nlohmann::json& messages,
                                                         const SourcePosition& where);
 

@@ -1,59 +1,53 @@
-// Data made of chat records with image files: from a record to a packed sample. Plugins add where
-// records come from.
+// Data made of chat records with image files: from shards of records to packed samples. Plugins add
+// what a shard looks like.
 #pragma once
 
+#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "keyseat/data/chat.h"
-#include "keyseat/data/image.h"
 #include "keyseat/data/packed_data.h"
-#include "keyseat/data/patches.h"
-#include "keyseat/data/tokenizer.h"
+#include "keyseat/data/shard.h"
 
 namespace keyseat::data {
 
-// One record as it lies in the source: {"messages": [...]} and the files that its image parts name.
-class KEYSEAT_API Record {
- public:
-  virtual ~Record();
-  virtual std::string key() const = 0;  // "digits-train.tar:000123"
-  virtual std::string json() const = 0;
-  virtual Outcome<std::vector<uint8_t>> file(const std::string& name) const = 0;
-};
-
-// tokenizer, add_vision_id, augment, blank_images, image limits; beside those of
-// packed_data_options().
+// path, weights, tokenizer, add_vision_id, augment, blank_images, limits of images and videos,
+// index folder; and those of packed_data_options().
 KEYSEAT_API OptionSchema conversation_options();
+KEYSEAT_API Problems validate_conversations(const Options& options);
 
 class KEYSEAT_API ConversationData : public PackedData {
  public:
   ~ConversationData() override;
   std::string decode(const std::vector<int64_t>& tokens) const final;
-  int64_t end_token_id() const final { return end_token_id_; }
+  std::string token_text(int64_t id) const final;
+  int64_t end_token_id() const final;
+  std::vector<ShardIndex> index() const final;
 
  protected:
   explicit ConversationData(const Options& options);
-  // Finds the records; called by open before anything else of the source.
-  virtual Problems open_source_() = 0;
-  virtual Outcome<std::unique_ptr<Record>> record_(int64_t id) const = 0;  // thread-safe
+  // What lies where in a shard; thread-safe. R7: cannot be read; R6: no such shard at all.
+  virtual Result<ShardListing> list_(const std::string& path) const = 0;
+  // Ending of the shards that are looked for where `path` names a folder: ".tar".
+  virtual std::string ending_() const = 0;
+  // The folder of the files that records of this shard name; nothing: they lie inside the shard.
+  virtual std::optional<std::string> file_folder_(const std::string& shard) const = 0;
 
  private:
+  struct Source;  // the shards, as they were opened
   Problems open_(const DataFacts& facts) final;
+  int64_t size_() const final;
+  std::vector<SourceShare> sources_() const final;
   Outcome<Sample> load_(int64_t id, int64_t pass) const final;
   Outcome<Sample> load_prompt_(int64_t id) const final;
-  Outcome<std::pair<int64_t, int64_t>> measure_(int64_t id) const final;
+  Outcome<SampleSize> measure_(int64_t id) const final;
+  std::vector<std::optional<SampleSize>> measure_all_() const final;
+  std::string key_(int64_t id) const final;
+  Problems open_shards(const DataFacts& facts, const std::string& index_key);
+  Result<ShardListing> list_with_cut(const std::string& path) const;
 
-  enum class Form { kTraining, kPrompt, kMeasure };
-  Outcome<Sample> build(int64_t id, int64_t pass, Form form) const;
-  Problems check_vocabulary(const DataFacts& facts) const;
-
-  std::optional<Tokenizer> tokenizer_;
-  std::optional<PatchCutter> cutter_;  // nothing for models without vision
-  ImageLimits limits_;
-  int64_t end_token_id_ = -1;
+  std::unique_ptr<Source> source_;
 };
 
 }  // namespace keyseat::data

@@ -26,11 +26,18 @@ enum class FaultKind {
   kEdgeTooLong,        // height or width above ImageLimits
   kOutOfMemory,        // within the limits, but the allocation failed
   kAspectRatio,        // longer edge / shorter edge above 200
-  kFrameSizes,         // the frames of one video differ in size, or there are none
-  kBadRecord,          // the record is not a conversation: JSON, roles, parts
-  kBadText,            // text that cannot be encoded: bad UTF-8, stray placeholders
+  kFrameSizes,         // the frames of one video differ in size, or are too few
+  kTooManyFrames,      // more frames in a video than max_video_frames
+  kBadUtf8,            // the record is not UTF-8
+  kBadJson,            // the record is not JSON
+  kBadRecord,          // the record is not a conversation
+  kUnknownRole,        // a message of nobody known
+  kPlaceholders,       // placeholders and visuals disagree: a text spells a placeholder out
+  kBadText,            // text that cannot be encoded
   kMissingFile,        // a file that the record names is not there
   kTooLong,            // more tokens than a row or the model takes
+  kCutShard,           // the shard ends inside a record
+  kChanged,            // another size than when the sample was measured
 };
 
 // Stable snake_case name, as counted in metrics and shown by `data inspect`: "empty_file",

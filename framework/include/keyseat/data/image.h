@@ -59,8 +59,11 @@ KEYSEAT_API Outcome<ImageHeader> read_image_header(std::span<const uint8_t> file
 KEYSEAT_API Outcome<Image> decode_image(std::span<const uint8_t> file,
                                         const ImageLimits& limits = {});
 
-// The same for a file on disk, whose size is checked before it is read. Further fault:
-// unreadable_file.
+// The image as a PNG file. Throws R3 where memory runs out.
+KEYSEAT_API std::vector<uint8_t> encode_png(const Image& image);
+
+// The same as decode_image() for a file on disk, whose size is checked before it is read. Further
+// fault: unreadable_file.
 KEYSEAT_API Outcome<Image> decode_image_file(const std::string& path,
                                              const ImageLimits& limits = {});
 

@@ -46,7 +46,15 @@ class KEYSEAT_API PatchCutter {
   // floats.
   Outcome<PatchGrid> cut(std::span<const Image> frames, std::span<float> rows) const;
 
+  // The other way round, for people to look at: frame `frame` out of the grid.t * temporal frames
+  // of a visual whose rows begin at `rows`; values are rounded to bytes. Exact where cut() made
+  // them.
+  Image restore(std::span<const float> rows, const PatchGrid& grid, int64_t frame) const;
+
  private:
+  // Calls visit(t, patch row, patch column) for every row, in the order of rows.
+  template <typename Visit>
+  void for_each_patch(const PatchGrid& grid, const Visit& visit) const;
   void cut_patch(const Image& frame, int64_t top, int64_t left, float* row_of_frame) const;
 
   PatchFormat format_;

@@ -28,6 +28,13 @@ struct ResizeBounds {
 // max_pixels; C3 too for an empty image.
 KEYSEAT_API Outcome<ImageSize> smart_resize(ImageSize size, const ResizeBounds& bounds);
 
+// The same for the frames of a video, as Qwen3-VL's video processor computes it: the bounds are for
+// the pixels of all frames together, counted in whole frame groups of `temporal` frames. Small
+// frames are first scaled up to one factor. Fault: aspect_ratio. C3 as above, and for frames <
+// temporal.
+KEYSEAT_API Outcome<ImageSize> smart_resize_video(ImageSize size, int64_t frames, int64_t temporal,
+                                                  const ResizeBounds& bounds);
+
 // Antialiased bicubic (a = -0.5) on bytes, bit for bit at::_upsample_bicubic2d_aa on a uint8
 // tensor. Runs on the calling thread only, so that loader threads do not start OpenMP teams of
 // their own. Both sizes must be positive.
