@@ -26,7 +26,8 @@ std::string cell(const std::string& text) {
 }
 
 std::string default_cell(const OptionSpec& spec) {
-  if (spec.default_value.index() != 0) return "`" + value_text(spec.default_value) + "`";
+  if (spec.default_value.index() != 0)
+    return fmt::format("`{}`", value_text(spec.default_value));
   return spec.optional ? "not set" : "required";
 }
 
