@@ -104,3 +104,21 @@ TEST_CASE("check loads in a child: a good plugin, and those that end the process
   CHECK(name.status == 3);
   CHECK_CONTAINS(name.err, "its name is not keyseat_KIND_NAME.so");
 }
+
+TEST_CASE("every command has a help page, and a wrong command line is status 2") {
+  for (const std::string command : {"train", "eval", "parity", "bench", "data", "data inspect",
+                                    "data index", "config", "chain", "list", "describe", "check"}) {
+    CAPTURE(command);
+    const CommandResult help = run_keyseat(command + " --help");
+    CHECK(help.status == 0);
+    CHECK_CONTAINS(help.out, "--");
+    CHECK_CONTAINS(help.out, "OPTIONS");
+    const CommandResult wrong = run_keyseat(command + " --no-such-flag");
+    CHECK(wrong.status == 2);
+    CHECK(wrong.out == "");
+    CHECK(wrong.err != "");
+  }
+  CHECK(run_keyseat("chain configs/models/qwen3_vl_moe_tiny.toml --tokens 0").status == 2);
+  CHECK(run_keyseat("chain configs/models/qwen3_vl_moe_tiny.toml --tokens 99999999999").status ==
+        2);
+}

@@ -10,6 +10,7 @@
 #include "keyseat/safetensors.h"
 #include "tools/keyseat/bench/figures.h"
 #include "tools/keyseat/bench/recorded_rows.h"
+#include "tools/keyseat/command_line.h"
 #include "tools/keyseat/parity/batch.h"
 #include "tools/keyseat/parity/fixtures.h"
 #include "tools/keyseat/run_setup.h"
@@ -101,11 +102,7 @@ int command_bench(int argc, const char* const* argv) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--steps", arguments.steps, "Timed steps (10)")->check(CLI::PositiveNumber);
   app.add_flag("--json", arguments.json, "Print the result as JSON on stdout");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error);
-  }
+  if (const auto status = end_of_command_line(app, argc, argv)) return *status;
   const bench::Figures figures = run_bench(arguments);
   fmt::print("{}", arguments.json ? bench::figures_json(figures).dump() + "\n"
                                   : bench::figures_text(figures));

@@ -4,10 +4,14 @@
 #include <CLI/CLI.hpp>
 
 #include "tools/keyseat/chain/collect.h"
+#include "tools/keyseat/command_line.h"
 #include "tools/keyseat/run_setup.h"
 #include "tools/keyseat/tool_commands.h"
 
 namespace keyseat::tool {
+namespace {
+constexpr int64_t kMostTokens = int64_t{1} << 24;  // of one row
+}
 
 int command_chain(int argc, const char* const* argv) {
   CLI::App app{
@@ -23,17 +27,13 @@ int command_chain(int argc, const char* const* argv) {
   arguments.add_to(app, /*positional=*/false);
   chain::RowShape row;
   app.add_option("--tokens", row.tokens, "Tokens of the row, visual ones included (4096)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(int64_t{1}, kMostTokens));
   app.add_option("--visual-tokens", row.visual_tokens, "Of these, tokens of one image (0)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(int64_t{0}, kMostTokens));
   bool units = false, json = false;
   app.add_flag("--units", units, "Also print every unit, and what would cross a cut before it");
   app.add_flag("--json", json, "Print JSON");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error);
-  }
+  if (const auto status = end_of_command_line(app, argc, argv)) return *status;
 
   ConfigPlugins plugins(arguments.allow_abi_mismatch);
   std::vector<GivenBlock> blocks;

@@ -12,6 +12,7 @@
 #include "plugin/files/inspect.h"
 #include "tools/keyseat/check/conformance_child.h"
 #include "tools/keyseat/child_process.h"
+#include "tools/keyseat/command_line.h"
 #include "tools/keyseat/tool_commands.h"
 
 namespace keyseat::tool {
@@ -123,7 +124,7 @@ int command_check(int argc, const char* const* argv) {
       ->capture_default_str();
   // What the child is called with: where it reports to.
   app.add_option("--report", request.report)->group("");
-  app.parse(argc, argv);
+  if (const auto status = end_of_command_line(app, argc, argv)) return *status;
 
   PluginSearch search;
   search.allow_abi_mismatch = request.config.allow_abi_mismatch;

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "tools/keyseat/command_line.h"
 #include "tools/keyseat/load_config.h"
 #include "tools/keyseat/tool_commands.h"
 
@@ -16,11 +17,7 @@ int command_config(int argc, const char* const* argv) {
   arguments.add_to(app);
   bool json = false;
   app.add_flag("--json", json, "Print JSON: {\"value\": ..., \"origin\": ...} for every key");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error);
-  }
+  if (const auto status = end_of_command_line(app, argc, argv)) return *status;
 
   ConfigPlugins plugins(arguments.allow_abi_mismatch);
   const RunConfig config = load_config(arguments, plugins);

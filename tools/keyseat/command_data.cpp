@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "tools/keyseat/command_line.h"
 #include "tools/keyseat/inspect_page.h"
 #include "tools/keyseat/run_setup.h"
 #include "tools/keyseat/tool_commands.h"
@@ -218,7 +219,7 @@ int command_data(int argc, const char* const* argv) {
   inspect_arguments.add_to(*inspecting);
   IndexArguments index_arguments;
   index_arguments.add_to(*indexing);
-  app.parse(argc, argv);
+  if (const auto status = end_of_command_line(app, argc, argv)) return *status;
   return indexing->parsed() ? run_index(index_arguments) : run_inspect(inspect_arguments);
 }
 

@@ -8,6 +8,7 @@
 #include "keyseat/config.h"
 #include "keyseat/registry.h"
 #include "plugin/files/find.h"
+#include "tools/keyseat/command_line.h"
 #include "tools/keyseat/describe_options.h"
 #include "tools/keyseat/option_pages.h"
 #include "tools/keyseat/tool_commands.h"
@@ -116,12 +117,10 @@ int command_describe(int argc, const char* const* argv) {
       ->allow_extra_args(false);
   app.add_flag("--allow-abi-mismatch", allow_abi_mismatch,
                "For developers: load plugins of another build");
-  try {
-    app.parse(argc, argv);
+  app.callback([&] {
     if (id.empty() && docs.empty()) throw CLI::RequiredError("PLUGIN");
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error);
-  }
+  });
+  if (const auto status = end_of_command_line(app, argc, argv)) return *status;
 
   const OptionLevel level = level_from_name(level_name);
   if (id == "core") {

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "tools/keyseat/command_line.h"
 #include "tools/keyseat/run_setup.h"
 #include "tools/keyseat/tool_commands.h"
 #include "train/measure.h"
@@ -20,7 +21,7 @@ int command_eval(int argc, const char* const* argv) {
                  "Safetensors file or folder; run.dir/final.safetensors where not given");
   app.add_flag("--json", json, "Print the result as JSON on stdout");
   app.add_flag("--examples", examples, "Print every sample with what was decoded");
-  app.parse(argc, argv);
+  if (const auto status = end_of_command_line(app, argc, argv)) return *status;
   ConfigPlugins plugins(arguments.allow_abi_mismatch);
   RunConfig config = resolve_or_throw(arguments, plugins, ConfigUse::kTrain);
   if (weights.empty()) weights = config.run.dir + "/final.safetensors";

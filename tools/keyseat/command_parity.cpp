@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "tools/keyseat/command_line.h"
 #include "tools/keyseat/parity/fixtures.h"
 #include "tools/keyseat/tool_commands.h"
 
@@ -31,11 +32,7 @@ int command_parity(int argc, const char* const* argv) {
                  "Published Qwen vocabulary (tiktoken file or tokenizer.json)")
       ->check(CLI::ExistingPath);
   app.add_flag("--json", json, "Print the result as JSON on stdout");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error);
-  }
+  if (const auto status = end_of_command_line(app, argc, argv)) return *status;
   arguments.kernels = kernels == "naive" ? Kernels::kNaive : Kernels::kFast;
   const parity::Report report = parity::run_parity(arguments);
   if (json) {

@@ -5,6 +5,7 @@
 
 #include "checkpoint/atomic_file.h"
 #include "runtime/loggers.h"
+#include "tools/keyseat/command_line.h"
 #include "tools/keyseat/run_setup.h"
 #include "tools/keyseat/tool_commands.h"
 #include "train/loop.h"
@@ -58,7 +59,7 @@ int command_train(int argc, const char* const* argv) {
                "Go on from the newest checkpoint of run.dir; from the first step where it has none")
       ->excludes(replace);
   app.add_flag("--json", json, "Print the result as JSON on stdout");
-  app.parse(argc, argv);
+  if (const auto status = end_of_command_line(app, argc, argv)) return *status;
   ConfigPlugins plugins(arguments.allow_abi_mismatch);
   RunConfig config = resolve_or_throw(arguments, plugins, ConfigUse::kTrain);
   const std::string dir = config.run.dir;

@@ -5,8 +5,6 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "keyseat/status.h"
 #include "tools/keyseat/tool_commands.h"
 
@@ -35,11 +33,6 @@ int keyseat_tool_main(int argc, const char* const* argv) {
       if (argc > 0 && command.name == argv[0]) return command.run(argc, argv);
     }
     fmt::print(stderr, "keyseat: no such command\n");
-    return kUsage;
-  } catch (const CLI::Success&) {
-    return 0;
-  } catch (const CLI::Error& error) {
-    fmt::print(stderr, "keyseat {}: {}\n", argv[0], error.what());
     return kUsage;
   } catch (const keyseat::Error& error) {
     fmt::print(stderr, "{}\n", keyseat::problems_text(error.problems()));

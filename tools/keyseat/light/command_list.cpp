@@ -8,6 +8,7 @@
 
 #include "base/sha256.h"
 #include "plugin/files/inspect.h"
+#include "tools/keyseat/command_line.h"
 #include "tools/keyseat/light_commands.h"
 
 namespace keyseat::tool {
@@ -125,7 +126,7 @@ int command_list(int argc, const char* const* argv) {
       ->excludes(json);
   app.add_flag("--allow-abi-mismatch", arguments.allow_abi_mismatch,
                "For developers: show plugins of another build as usable, with a warning");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = end_of_command_line(app, argc, argv)) return *status;
   return list(arguments);
 }
 
