@@ -107,6 +107,7 @@ int command_bench(int argc, const char* const* argv) {
     return app.exit(error);
   }
   const bench::Figures figures = run_bench(arguments);
+  if (!is_first_rank()) return 0;
   fmt::print("{}", arguments.json ? bench::figures_json(figures).dump() + "\n"
                                   : bench::figures_text(figures));
   return 0;

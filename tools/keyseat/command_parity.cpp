@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/keyseat/parity/fixtures.h"
+#include "tools/keyseat/run_setup.h"
 #include "tools/keyseat/tool_commands.h"
 
 namespace keyseat::tool {
@@ -38,6 +39,7 @@ int command_parity(int argc, const char* const* argv) {
   }
   arguments.kernels = kernels == "naive" ? Kernels::kNaive : Kernels::kFast;
   const parity::Report report = parity::run_parity(arguments);
+  if (!is_first_rank()) return report.pass() ? 0 : kDiffers;
   if (json) {
     fmt::print("{}\n", parity::report_json(report).dump());
   } else {
