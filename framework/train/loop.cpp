@@ -4,6 +4,7 @@
 
 #include "keyseat/memory.h"
 #include "runtime/loggers.h"
+#include "train/dispatch_report.h"
 #include "train/lr_schedule.h"
 #include "train/step_counts.h"
 
@@ -78,6 +79,8 @@ StepMetrics Loop::step(int64_t index) {
     metrics.expert_load[layer].assign(counts_E.data_ptr<int64_t>(),
                                       counts_E.data_ptr<int64_t>() + counts_E.numel());
   }
+  metrics.dispatched =
+      gather_report(session_.dispatcher(), session_.comm(), session_.facts().world);
   metrics.failures = session_.data().failures();
   metrics.peak_memory_bytes = static_cast<double>(memory_statistics().peak);
   return metrics;
@@ -142,6 +145,7 @@ WorkloadLabels workload_labels(Session& session) {
   labels.freeze = config.model.freeze;
   labels.precision = config.run.precision == Precision::kBf16 ? "bf16" : "fp32";
   labels.recompute = config.recompute.name;
+  labels.routing = routing_of(session.chain());
   labels.synthetic = session.data().synthetic();
   return labels;
 }

@@ -10,6 +10,7 @@
 #include "keyseat/batch.h"
 #include "keyseat/chain.h"
 #include "keyseat/executor.h"
+#include "keyseat/interfaces/dispatcher.h"
 
 namespace keyseat::train {
 
@@ -28,6 +29,7 @@ struct StepMetrics {
   std::map<std::string, std::vector<int64_t>> expert_load;  // layer -> assignments per expert
   std::map<std::string, std::pair<int64_t, std::string>> failures;  // of the data so far
   double peak_memory_bytes = 0;
+  DispatcherReport dispatched;  // all ranks
 
   double useful_tokens_per_second() const {
     return seconds > 0 ? static_cast<double>(counts.tokens) / seconds : 0;

@@ -47,6 +47,7 @@ class Session {
   const Chain& chain() const { return chain_; }
   const Mesh& mesh() const { return mesh_; }
   Comm& comm() { return *comm_; }
+  Dispatcher& dispatcher() { return *dispatcher_; }
   Strategy& strategy() { return *strategy_; }
   Optimizer& optimizer() { return *optimizer_; }
   Data& data() { return *data_; }
