@@ -57,7 +57,7 @@ class ResultChecks {
       number("results.router_aux_loss_coef", results_, "router_aux_loss_coef", run_.aux_weight,
              kExact);
     }
-    const RowCounts& counts = run_.facts.counts;
+    const RowCounts& counts = run_.counts;
     number("results.parameter_count", results_, "parameter_count",
            static_cast<double>(chain_.parameter_count()), kExact);
     number("results.real_tokens", results_, "real_tokens", static_cast<double>(counts.tokens),

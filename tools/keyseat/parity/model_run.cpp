@@ -4,6 +4,7 @@
 #include "keyseat/data/packing.h"
 #include "train/norms.h"
 #include "train/step_counts.h"
+#include "train/step_sums.h"
 #include "train/update.h"
 
 namespace keyseat::tool::parity {
@@ -21,6 +22,7 @@ class Runner {
         update_(session.chain(), session.strategy(), session.optimizer(),
                 session.config().factors) {
     run_.aux_weight = session.config().loss.aux_weight;
+    run_.whole_rows = session.mesh().data_degree() == 1;
   }
 
   ModelRun run(int64_t updates) {
@@ -45,8 +47,12 @@ class Runner {
 
  private:
   void forward(int64_t step, bool training) {
+    const Mesh& mesh = session_.mesh();
     std::vector<const Sample*> samples;
-    for (const Sample& sample : batch_.samples) samples.push_back(&sample);
+    for (size_t i = 0; i < batch_.samples.size(); ++i) {
+      if (static_cast<int64_t>(i) % mesh.data_degree() == mesh.data_rank())
+        samples.push_back(&batch_.samples[i]);
+    }
     data::PackOptions options;
     options.input = session_.chain().input();
     options.all_logits = taps_.on;
@@ -56,13 +62,15 @@ class Runner {
     if (taps_.on) {
       run_.row = rows[0].tensors;
       run_.facts = rows[0].facts;
+      run_.counts = counts_.total;
     }
     const auto terms = train::loss_terms(session_.chain(), session_.config().loss, counts_.total);
     Executor& executor = session_.executor();
     executor.begin_step(step, terms);
     session_.strategy().schedule({step, std::move(rows), training, {}}, executor);
     StepFigures figures;
-    for (const auto& [name, sum] : executor.losses()) {
+    sums_ = train::sum_over_ranks(executor, session_.comm(), session_.facts().world);
+    for (const auto& [name, sum] : sums_.losses) {
       figures.terms[name] = sum / terms.at(name).normaliser;
       figures.loss += terms.at(name).weight * figures.terms[name];
     }
@@ -71,8 +79,8 @@ class Runner {
 
   void note_first() {
     const Chain& chain = session_.chain();
-    run_.loss_sums = session_.executor().losses();
-    for (const auto& [layer, stats_2E] : session_.executor().router_stats()) {
+    run_.loss_sums = sums_.losses;
+    for (const auto& [layer, stats_2E] : sums_.router_stats) {
       const at::Tensor counts_E = stats_2E.select(0, 1).to(at::kLong).contiguous();
       run_.expert_load[layer].assign(counts_E.const_data_ptr<int64_t>(),
                                      counts_E.const_data_ptr<int64_t>() + counts_E.numel());
@@ -110,6 +118,7 @@ class Runner {
   const SafetensorsReader& weights_;
   train::Update update_;
   train::StepCounts counts_;
+  train::StepSums sums_;  // of the last forward
   ModelRun run_;
 };
 

@@ -1,5 +1,5 @@
 // What our side computes: one packed micro-batch forward and backward with all taps, then the
-// recorded optimizer steps.
+// recorded optimizer steps. Under several ranks, row i of the batch goes to data rank i mod D.
 #pragma once
 
 #include <map>
@@ -38,8 +38,10 @@ struct StepFigures {
 
 struct ModelRun {
   // Of the first forward and backward.
-  Tensors row;  // batch tensors of the packed row
+  bool whole_rows = true;  // this rank has them all: taps can be compared
+  Tensors row;             // batch tensors of the packed row
   RowFacts facts;
+  RowCounts counts;  // of all ranks, as all that follows
   std::map<std::string, double> loss_sums;
   std::map<std::string, std::vector<int64_t>> expert_load;  // layer -> assignments per expert
   // Checkpoint names and the layout in which the recording stores them.
