@@ -110,6 +110,17 @@ CoreTable plugin_table(const std::string& kind, const std::string& doc) {
   return {kind, doc, {plugin}};
 }
 
+CoreTable comm_table() {
+  CoreTable table = plugin_table("comm", "Collectives between ranks.");
+  table.options.push_back(
+      Option("check", Type::kBool)
+          .optional()
+          .level(OptionLevel::kTuning)
+          .doc("Every collective is compared between its ranks: order, group, sizes, dtype. If "
+               "unset: in debug builds. It costs a small message per collective."));
+  return table;
+}
+
 CoreTable optimizer_table() {
   CoreTable table = plugin_table("optimizer", "How parameters are updated.");
   table.options.push_back(
@@ -292,7 +303,7 @@ std::vector<CoreTable> all_tables() {
       plugin_table("strategy", "Places parameters on the ranks and executes the chain of units."),
       plugin_table("dispatcher", "Moves tokens to experts and back."),
       plugin_table("recompute", "Decides what is kept for backward and what is run again."),
-      plugin_table("comm", "Collectives between ranks."),
+      comm_table(),
       plugin_table("data", "Source of packed micro-batches."),
       optimizer_table(),
       schedule_table()};

@@ -180,6 +180,7 @@ class Resolver {
     config().sections[comm].remarks["plugin"] = fmt::format(
         "for device {}, {} rank(s), {} host(s)",
         config().run.device == DeviceKind::kCuda ? "cuda" : "cpu", request_.world, request_.hosts);
+    read_comm(config().sections[comm].options, config());
     bind_slot("data", config().data, "");
     const size_t optimizer = config().sections.size();
     bind_slot("optimizer", config().optimizer, default_plugin("optimizer"));

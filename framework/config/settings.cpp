@@ -88,6 +88,18 @@ void read_model(const Options& options, const Node* table, ModelSettings& model,
   }
 }
 
+void read_comm(Options& options, RunConfig& config) {
+#ifdef NDEBUG
+  constexpr bool kDebugBuild = false;
+#else
+  constexpr bool kDebugBuild = true;
+#endif
+  if (!options.has("check")) {
+    options.set("check", {kDebugBuild, "default", options.entries().at("check").where});
+  }
+  config.check_collectives = options.get_bool("check");
+}
+
 void read_schedule(const Options& options, int64_t run_steps, ScheduleSettings& schedule,
                    Problems& problems) {
   const std::string& kind = options.get_string("kind");

@@ -11,6 +11,7 @@ void read_run(Options& options, const ConfigRequest& request, RunSettings& run,
               ConfigSection& section, Problems& problems);
 void read_model(const Options& options, const Node* table, ModelSettings& model,
                 Problems& problems);
+void read_comm(Options& options, RunConfig& config);
 void read_schedule(const Options& options, int64_t run_steps, ScheduleSettings& schedule,
                    Problems& problems);
 void read_measures(const Options& options, EvalSettings& eval, Problems& problems);

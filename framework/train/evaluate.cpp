@@ -40,8 +40,15 @@ std::vector<int64_t> next_tokens(Session& session, const std::vector<Decoding*>&
   executor.begin_step(0, loss_terms(session.chain(), session.config().loss, counts));
   std::vector<int64_t> tokens;
   const auto choose = [&](int64_t, const Executor& done, const Store& store) {
-    const at::Tensor best_R = done.tensor(store, "logits").argmax(1).to(at::kCPU).contiguous();
-    tokens.assign(best_R.data_ptr<int64_t>(), best_R.data_ptr<int64_t>() + best_R.numel());
+    const at::Tensor best_R = done.tensor(store, "logits").argmax(1).contiguous();
+    // All ranks continue the same prompts; a tie that rounding decides must not part them.
+    if (session.facts().world > 1) {
+      std::vector<int64_t> ranks(static_cast<size_t>(session.facts().world));
+      std::iota(ranks.begin(), ranks.end(), 0);
+      session.comm().group(ranks).broadcast(best_R, 0)->wait();
+    }
+    const at::Tensor host_R = best_R.to(at::kCPU);
+    tokens.assign(host_R.data_ptr<int64_t>(), host_R.data_ptr<int64_t>() + host_R.numel());
   };
   session.strategy().schedule({0, std::move(rows), /*training=*/false, choose}, executor);
   return tokens;

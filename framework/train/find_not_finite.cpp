@@ -103,7 +103,7 @@ std::string first_not_finite(Session& session, int64_t step, int64_t cursor,
                              const std::map<std::string, LossTerm>& terms) {
   session.data().seek(cursor);
   std::vector<Row> rows = session.data().next_step();
-  gather_counts(rows, session.comm(), session.facts().world);
+  gather_counts(rows, session.comm(), session.mesh());
   Watcher watcher(session.strategy(), session.chain());
   ExecutorServices services = session.services();
   services.events = &watcher;

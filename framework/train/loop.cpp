@@ -8,6 +8,7 @@
 #include "train/find_not_finite.h"
 #include "train/lr_schedule.h"
 #include "train/step_counts.h"
+#include "train/step_sums.h"
 #include "train/stop_signal.h"
 
 namespace keyseat::train {
@@ -60,7 +61,7 @@ std::optional<StepMetrics> Loop::step(int64_t index) {
 
   // 2. Counts: every size of the step on every rank; all loss terms get their global normalisers.
   const StepCounts counts =
-      gather_counts(rows, session_.comm(), session_.facts().world, stop_requested());
+      gather_counts(rows, session_.comm(), session_.mesh(), stop_requested());
   if (counts.stop) return std::nullopt;
   failure_limit_.add(counts.total, session_.data());
   const auto terms = loss_terms(session_.chain(), config.loss, counts.total);
@@ -81,7 +82,8 @@ std::optional<StepMetrics> Loop::step(int64_t index) {
   seconds.norm = lap();
   metrics.lr = session_.optimizer().base_lr() * schedule_factor(config.schedule, index);
   metrics.counts = counts.total;
-  for (const auto& [name, sum] : executor.losses()) {
+  const StepSums sums = sum_over_ranks(executor, session_.comm(), session_.facts().world);
+  for (const auto& [name, sum] : sums.losses) {
     metrics.terms[name] = sum / terms.at(name).normaliser;
     metrics.loss += terms.at(name).weight * metrics.terms[name];
   }

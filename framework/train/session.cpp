@@ -2,10 +2,12 @@
 
 #include <ATen/Parallel.h>
 
+#include "base/launch_environment.h"
 #include "checkpoint/hf_weights.h"
 #include "keyseat/safetensors.h"
 #include "runtime/device.h"
 #include "runtime/loggers.h"
+#include "train/agreement.h"
 #include "train/build_chain.h"
 
 namespace keyseat::train {
@@ -25,15 +27,11 @@ void append(Problems& all, Problems more) {
 Session::Session(RunConfig config, Registry& registry, SessionOptions options)
     : config_(std::move(config)), registry_(registry) {
   const RunSettings& run = config_.run;
-  if (run.threads > 0) at::set_num_threads(static_cast<int>(run.threads));
   facts_.compute_dtype = run.precision == Precision::kBf16 ? at::kBFloat16 : at::kFloat;
   facts_.device = run.device == DeviceKind::kCuda ? at::kCUDA : at::kCPU;  // its number comes later
-  facts_.ranks_per_node = run.ranks_per_node > 0 ? run.ranks_per_node : facts_.world;
   facts_.seed = run.seed;
-
-  Rendezvous rendezvous;
-  rendezvous.timeout_seconds = run.timeout_seconds;
-  comm_ = make<Comm>(config_.comm);
+  join_world();
+  Rendezvous rendezvous = world_->rendezvous(facts_.device);
   recompute_ = make<Recompute>(config_.recompute);
   dispatcher_ = make<Dispatcher>(config_.dispatcher);
   optimizer_ = make<Optimizer>(config_.optimizer);
@@ -50,6 +48,7 @@ Session::Session(RunConfig config, Registry& registry, SessionOptions options)
   throw_if_any(std::move(problems));
 
   facts_.device = open_device(run.device, rendezvous.local_rank);
+  rendezvous.device = facts_.device;
   comm_->connect(rendezvous);
   strategy_->place(facts_, chain_, mesh_, *comm_);
   if (!config_.model.init.empty()) load_weights(config_.model.init);
@@ -59,7 +58,8 @@ Session::Session(RunConfig config, Registry& registry, SessionOptions options)
   services_.mesh = &mesh_;
   services_.dispatcher = dispatcher_.get();
   services_.recompute = recompute_.get();
-  services_.events = strategy_.get();
+  events_ = std::make_unique<NotedEvents>(*strategy_, chain_, world_->activity());
+  services_.events = events_.get();
   services_.taps = options.taps;
   services_.kernels = options.kernels;
   services_.compute_dtype = facts_.compute_dtype;
@@ -70,6 +70,27 @@ Session::Session(RunConfig config, Registry& registry, SessionOptions options)
 }
 
 Session::~Session() = default;
+
+// Which rank this is, and that all ranks run the same.
+void Session::join_world() {
+  const RunSettings& run = config_.run;
+  const LaunchEnvironment environment = launch_environment();
+  if (!environment.note.empty()) logger("comm")->warn("{}", environment.note);
+  facts_.world = environment.world;
+  facts_.rank = environment.rank;
+  facts_.ranks_per_node = run.ranks_per_node > 0 ? run.ranks_per_node : environment.local_world;
+  if (const int threads = threads_of_rank(run.threads, environment.local_world); threads > 0) {
+    at::set_num_threads(threads);
+  }
+  world_ = std::make_unique<comm::World>(environment, run.timeout_seconds);
+  world_->agree("configuration", agreement_lines(config_, registry_));
+  comm::RecordedComm::Settings settings;
+  settings.ranks_per_node = facts_.ranks_per_node;
+  settings.compare = config_.check_collectives;
+  settings.monitor = world_->monitor();
+  settings.activity = &world_->activity();
+  comm_ = std::make_shared<comm::RecordedComm>(make<Comm>(config_.comm), settings);
+}
 
 template <typename Interface>
 std::shared_ptr<Interface> Session::make(const PluginChoice& choice) const {
@@ -138,7 +159,7 @@ void Session::load_weights(const std::string& path) {
 void Session::save_weights(const std::string& path) {
   const auto tensors = checkpoint::to_hf_tensors(
       chain_, [&](int unit, int param) { return strategy_->read_master(unit, param); });
-  write_safetensors(path, tensors, {{"format", "pt"}});
+  if (leads()) write_safetensors(path, tensors, {{"format", "pt"}});
 }
 
 }  // namespace keyseat::train

@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "comm/recorded_comm.h"
+#include "comm/world.h"
 #include "keyseat/chain.h"
 #include "keyseat/config.h"
 #include "keyseat/executor.h"
@@ -16,6 +18,7 @@
 #include "keyseat/interfaces/recompute.h"
 #include "keyseat/interfaces/strategy.h"
 #include "keyseat/registry.h"
+#include "train/noted_events.h"
 
 namespace keyseat::train {
 
@@ -27,7 +30,8 @@ struct SessionOptions {
 
 class Session {
  public:
-  // Throws Error with every problem found.
+  // Meets the other ranks of the launch (comm/world.h), then builds. Throws Error with every
+  // problem found.
   Session(RunConfig config, Registry& registry, SessionOptions options);
   ~Session();
   Session(const Session&) = delete;
@@ -48,6 +52,11 @@ class Session {
   const Chain& chain() const { return chain_; }
   const Mesh& mesh() const { return mesh_; }
   Comm& comm() { return *comm_; }
+  // The same, with what it counted.
+  comm::RecordedComm& recorded_comm() { return *comm_; }
+  comm::World& world() { return *world_; }
+  // True on the one rank that writes files and prints results.
+  bool leads() const { return facts_.rank == 0; }
   Strategy& strategy() { return *strategy_; }
   Optimizer& optimizer() { return *optimizer_; }
   Data& data() { return *data_; }
@@ -59,13 +68,15 @@ class Session {
  private:
   template <typename Interface>
   std::shared_ptr<Interface> make(const PluginChoice& choice) const;
+  void join_world();
   Problems dispatcher_problems() const;
 
   RunConfig config_;
   Registry& registry_;
   StrategyFacts facts_;
   // Destroyed in reverse order of creation.
-  std::shared_ptr<Comm> comm_;
+  std::unique_ptr<comm::World> world_;
+  std::shared_ptr<comm::RecordedComm> comm_;
   std::shared_ptr<Recompute> recompute_;
   std::shared_ptr<Dispatcher> dispatcher_;
   std::shared_ptr<Optimizer> optimizer_;
@@ -74,6 +85,7 @@ class Session {
   Mesh mesh_;
   std::shared_ptr<Data> data_;
   ExecutorServices services_;
+  std::unique_ptr<NotedEvents> events_;
   std::unique_ptr<Executor> executor_;
 };
 

@@ -30,7 +30,8 @@ RowCounts load(const int64_t* in) {
 
 }  // namespace
 
-StepCounts gather_counts(std::vector<Row>& rows, Comm& comm, int64_t world, bool stop) {
+StepCounts gather_counts(std::vector<Row>& rows, Comm& comm, const Mesh& mesh, bool stop) {
+  const int64_t world = mesh.world();
   const auto micro_batches = static_cast<int64_t>(rows.size());
   const at::Tensor own = at::zeros({micro_batches, kFields}, at::kLong);
   for (int64_t m = 0; m < micro_batches; ++m) {
@@ -46,10 +47,15 @@ StepCounts gather_counts(std::vector<Row>& rows, Comm& comm, int64_t world, bool
   StepCounts counts;
   counts.micro_batches.resize(micro_batches);
   for (int64_t rank = 0; rank < world; ++rank) {
+    // Ranks of one data rank work on the same rows.
+    const bool counts_rows = mesh.coordinate_of(rank, Axis::kPipeline) == 0 &&
+                             mesh.coordinate_of(rank, Axis::kContext) == 0 &&
+                             mesh.coordinate_of(rank, Axis::kTensor) == 0;
     for (int64_t m = 0; m < micro_batches; ++m) {
       const int64_t* const fields = all.data_ptr<int64_t>() + (rank * micro_batches + m) * kFields;
       const RowCounts row = load(fields);
       counts.stop = counts.stop || fields[kFields - 1] != 0;
+      if (!counts_rows) continue;
       counts.micro_batches[m] += row;
       counts.total += row;
     }

@@ -22,7 +22,7 @@ struct StepCounts {
 
 // Gathers and writes RowFacts::shared_tokens of every row. Every rank has the same number of rows.
 // `stop`: this rank wants the run to stop; all ranks learn of it together.
-StepCounts gather_counts(std::vector<Row>& rows, Comm& comm, int64_t world, bool stop = false);
+StepCounts gather_counts(std::vector<Row>& rows, Comm& comm, const Mesh& mesh, bool stop = false);
 
 // Weight and global normaliser of every loss the chain writes.
 std::map<std::string, LossTerm> loss_terms(const Chain& chain, const LossSettings& settings,

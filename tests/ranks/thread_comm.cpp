@@ -34,10 +34,11 @@ class ThreadWork final : public Work {
   ~ThreadWork() override {
     if (!waited_) state_->note_unwaited(*round_, member_);
   }
-  void wait() override {
-    if (std::exchange(waited_, true)) return;
+  bool wait_for(double /*seconds*/) override {  // the world's time-out ends it
+    if (std::exchange(waited_, true)) return true;
     state_->wait(*round_, member_);
     deliver(*round_, member_);
+    return true;
   }
 
  private:
@@ -107,7 +108,9 @@ class ThreadGroup final : public CommGroup {
     return post({.kind = CallKind::kReceive, .output = tensor.detach()},
                 {ranks_[static_cast<size_t>(from)], ranks_[member_]}, 1);
   }
-  void barrier() override { post({.kind = CallKind::kBarrier}, ranks_, member_)->wait(); }
+  std::unique_ptr<Work> begin_barrier() override {
+    return post({.kind = CallKind::kBarrier}, ranks_, member_);
+  }
 
  private:
   static void require_contiguous(const at::Tensor& tensor) {
@@ -157,7 +160,7 @@ ThreadComm::~ThreadComm() = default;
 
 void ThreadComm::connect(const Rendezvous& /*rendezvous*/) {}
 
-CommGroup& ThreadComm::group(const std::vector<int64_t>& ranks) {
+CommGroup& ThreadComm::group(const std::vector<int64_t>& ranks, CommChannel /*channel*/) {
   for (const auto& group : groups_) {
     if (static_cast<ThreadGroup&>(*group).ranks() == ranks) return *group;
   }

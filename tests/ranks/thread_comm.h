@@ -50,7 +50,9 @@ class ThreadComm final : public Comm {
   ThreadComm(std::shared_ptr<ThreadWorldState> state, int64_t rank);
   ~ThreadComm() override;
   void connect(const Rendezvous& rendezvous) override;  // nothing to do: the world exists
-  CommGroup& group(const std::vector<int64_t>& ranks) override;
+  // Channels do not matter here: the calls of all of them are compared in one order.
+  CommGroup& group(const std::vector<int64_t>& ranks,
+                   CommChannel channel = CommChannel::kCompute) override;
 
   // The calls of this rank since the last take_calls().
   std::vector<RecordedCall> take_calls();

@@ -104,6 +104,7 @@ int command_bench(int argc, const char* const* argv) {
   app.add_flag("--json", arguments.json, "Print the result as JSON on stdout");
   if (const auto status = end_of_command_line(app, argc, argv)) return *status;
   const bench::Figures figures = run_bench(arguments);
+  if (!is_first_rank()) return 0;
   fmt::print("{}", arguments.json ? bench::figures_json(figures).dump() + "\n"
                                   : bench::figures_text(figures));
   return 0;

@@ -32,6 +32,7 @@ int command_eval(int argc, const char* const* argv) {
   train::Session session(std::move(config), plugins.registry(), options);
   const auto data = session.open_data(eval.data, /*training=*/false);
   const train::Measured measured = train::measure(session, *data);
+  if (!session.leads()) return 0;
   nlohmann::json line = train::measured_json(measured, examples);
   if (data->synthetic()) line["notice"] = train::kSyntheticNotice;
   if (json) {

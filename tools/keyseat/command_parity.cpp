@@ -5,6 +5,7 @@
 
 #include "tools/keyseat/command_line.h"
 #include "tools/keyseat/parity/fixtures.h"
+#include "tools/keyseat/run_setup.h"
 #include "tools/keyseat/tool_commands.h"
 
 namespace keyseat::tool {
@@ -35,6 +36,7 @@ int command_parity(int argc, const char* const* argv) {
   if (const auto status = end_of_command_line(app, argc, argv)) return *status;
   arguments.kernels = kernels == "naive" ? Kernels::kNaive : Kernels::kFast;
   const parity::Report report = parity::run_parity(arguments);
+  if (!is_first_rank()) return report.pass() ? 0 : kDiffers;
   if (json) {
     fmt::print("{}\n", parity::report_json(report).dump());
   } else {

@@ -63,9 +63,11 @@ int command_train(int argc, const char* const* argv) {
   ConfigPlugins plugins(arguments.allow_abi_mismatch);
   RunConfig config = resolve_or_throw(arguments, plugins, ConfigUse::kTrain);
   const std::string dir = config.run.dir;
-  prepare_run_dir(config, resume      ? UsedRunDir::kResume
-                          : overwrite ? UsedRunDir::kOverwrite
-                                      : UsedRunDir::kRefuse);
+  if (is_first_rank()) {
+    prepare_run_dir(config, resume      ? UsedRunDir::kResume
+                            : overwrite ? UsedRunDir::kOverwrite
+                                        : UsedRunDir::kRefuse);
+  }
   train::watch_stop_signals();
   const std::string config_text = config_toml(config);
   if (resume && has_checkpoint(config))
@@ -77,8 +79,9 @@ int command_train(int argc, const char* const* argv) {
   train::Loop loop(session, dir);
   if (resume) loop.resume();
   // Behind everything that can refuse the configuration: a refused --resume changes nothing.
-  checkpoint::write_text_file(dir + "/config.toml", config_text);
+  if (session.leads()) checkpoint::write_text_file(dir + "/config.toml", config_text);
   const train::LoopResult result = loop.run();
+  if (!session.leads()) return result.stopped ? train::kStoppedStatus : 0;
   const std::string report = dir + "/report.html";
   if (result.steps > 0) train::write_report(dir, report);
   if (json) {

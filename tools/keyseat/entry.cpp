@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include "comm/last_words.h"
 #include "keyseat/status.h"
 #include "tools/keyseat/tool_commands.h"
 
@@ -21,6 +22,7 @@ constexpr int kUnexpected = 1;
 }  // namespace
 
 int keyseat_tool_main(int argc, const char* const* argv) {
+  using keyseat::comm::say_last_words;
   static constexpr Entry kCommands[] = {
       {"train", keyseat::tool::command_train},     {"eval", keyseat::tool::command_eval},
       {"parity", keyseat::tool::command_parity},   {"bench", keyseat::tool::command_bench},
@@ -35,15 +37,12 @@ int keyseat_tool_main(int argc, const char* const* argv) {
     fmt::print(stderr, "keyseat: no such command\n");
     return kUsage;
   } catch (const keyseat::Error& error) {
-    fmt::print(stderr, "{}\n", keyseat::problems_text(error.problems()));
-    return error.problems().empty() ? kUnexpected
-                                    : keyseat::exit_status(error.problems().front().code);
+    return say_last_words(error.problems());
   } catch (const c10::Error& error) {
-    fmt::print(stderr, "keyseat {}: LibTorch failed: {}\n", argv[0],
-               error.what_without_backtrace());
-    return kUnexpected;
+    return say_last_words(
+        {fmt::format("keyseat {}: LibTorch failed: {}", argv[0], error.what_without_backtrace())},
+        kUnexpected);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "keyseat {}: {}\n", argv[0], error.what());
-    return kUnexpected;
+    return say_last_words({fmt::format("keyseat {}: {}", argv[0], error.what())}, kUnexpected);
   }
 }

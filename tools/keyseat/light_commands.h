@@ -4,5 +4,6 @@
 namespace keyseat::tool {
 
 int command_list(int argc, const char* const* argv);
+int command_launch(int argc, const char* const* argv);
 
 }  // namespace keyseat::tool

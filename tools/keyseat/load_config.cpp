@@ -2,18 +2,25 @@
 
 #include <fmt/format.h>
 
+#include "base/launch_environment.h"
+
 namespace keyseat::tool {
 
 RunConfig load_config(const ConfigArguments& arguments, ConfigPlugins& plugins, ConfigUse use,
                       std::vector<GivenBlock> blocks) {
+  const LaunchEnvironment environment = launch_environment();
   ResolvedConfig resolved = resolve_config({.file = arguments.file,
                                             .overlays = arguments.overlays,
                                             .sets = arguments.sets,
                                             .blocks = std::move(blocks),
                                             .plugin_dirs = arguments.plugin_dirs,
-                                            .use = use},
+                                            .use = use,
+                                            .world = environment.world,
+                                            .hosts = environment.hosts},
                                            plugins);
-  for (const std::string& note : resolved.notes) fmt::print(stderr, "warning: {}\n", note);
+  if (environment.rank == 0) {
+    for (const std::string& note : resolved.notes) fmt::print(stderr, "warning: {}\n", note);
+  }
   if (!resolved.ok()) throw Error(std::move(resolved.problems));
   return std::move(resolved.config);
 }

@@ -1,5 +1,6 @@
 #include "tools/keyseat/run_setup.h"
 
+#include "base/launch_environment.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "config/hf_config.h"
 #include "keyseat/memory.h"
@@ -32,10 +33,14 @@ RunConfig resolve_or_throw(const ConfigArguments& arguments, ConfigPlugins& plug
   all.sets.insert(all.sets.begin(), first_sets.begin(), first_sets.end());
   RunConfig config = load_config(all, plugins, use, std::move(blocks));
   install_caching_allocator(static_cast<size_t>(config.memory.cache_bytes));
-  if (auto problem = set_log_level(config.log.level)) throw Error(*problem);
+  // What all ranks would say alike, the first one says.
+  const bool quiet = !is_first_rank() && config.log.level == "info";
+  if (auto problem = set_log_level(quiet ? "warn" : config.log.level)) throw Error(*problem);
   if (auto problem = nn::kernels::use_target(cpu_target(config))) throw Error(*problem);
   return config;
 }
+
+bool is_first_rank() { return launch_environment().rank == 0; }
 
 std::vector<GivenBlock> blocks_of_hf_file(const std::string& file,
                                           const ConfigArguments& arguments) {

@@ -16,6 +16,9 @@ RunConfig resolve_or_throw(const ConfigArguments& arguments, ConfigPlugins& plug
                            std::vector<GivenBlock> blocks = {},
                            std::vector<std::string> first_sets = {});
 
+// Whether this process is the rank that writes files and prints results.
+bool is_first_rank();
+
 // The blocks of a Hugging Face config.json, by what the block plugins say they serve.
 std::vector<GivenBlock> blocks_of_hf_file(const std::string& file,
                                           const ConfigArguments& arguments);

@@ -148,6 +148,7 @@ struct RunConfig {
   RunSettings run;
   ModelSettings model;
   PluginChoice strategy, dispatcher, recompute, comm, data, optimizer;
+  bool check_collectives = false;  // comm.check
   double clip_norm = 0;  // 0: no clipping
   ScheduleSettings schedule;
   std::map<std::string, BlockFactors> factors;  // by block; all blocks

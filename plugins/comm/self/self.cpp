@@ -14,7 +14,7 @@ using keyseat::Work;
 // Everything is done when a call returns.
 class DoneWork final : public Work {
  public:
-  void wait() override {}
+  bool wait_for(double /*seconds*/) override { return true; }
 };
 
 std::unique_ptr<Work> done() { return std::make_unique<DoneWork>(); }
@@ -110,6 +110,8 @@ std::unique_ptr<Work> SelfGroup::receive(at::Tensor tensor, int64_t from) {
   return done();
 }
 
+std::unique_ptr<Work> SelfGroup::begin_barrier() { return done(); }
+
 Self::Self(const keyseat::Options& /*options*/, const keyseat::PluginHost& /*host*/) {}
 
 Problems Self::validate(const keyseat::Rendezvous& rendezvous) const {
@@ -128,7 +130,8 @@ void Self::connect(const keyseat::Rendezvous& rendezvous) {
   connected_ = true;
 }
 
-keyseat::CommGroup& Self::group(const std::vector<int64_t>& ranks) {
+keyseat::CommGroup& Self::group(const std::vector<int64_t>& ranks,
+                                keyseat::CommChannel /*channel*/) {
   if (!connected_) broken("group: connect was not called");
   if (ranks != std::vector<int64_t>{0}) {
     broken(fmt::format("group: ranks [{}], but the world is rank 0", fmt::join(ranks, ", ")));

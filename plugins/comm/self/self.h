@@ -28,7 +28,7 @@ class SelfGroup final : public keyseat::CommGroup {
   // send would wait for ever, so it is R2.
   std::unique_ptr<keyseat::Work> send(at::Tensor tensor, int64_t to) override;
   std::unique_ptr<keyseat::Work> receive(at::Tensor tensor, int64_t from) override;
-  void barrier() override {}
+  std::unique_ptr<keyseat::Work> begin_barrier() override;
 
  private:
   std::mutex mutex_;
@@ -41,7 +41,8 @@ class Self final : public keyseat::Comm {
   Self(const keyseat::Options& options, const keyseat::PluginHost& host);
   keyseat::Problems validate(const keyseat::Rendezvous& rendezvous) const override;
   void connect(const keyseat::Rendezvous& rendezvous) override;
-  keyseat::CommGroup& group(const std::vector<int64_t>& ranks) override;
+  keyseat::CommGroup& group(const std::vector<int64_t>& ranks,
+                            keyseat::CommChannel channel) override;
 
  private:
   bool connected_ = false;

@@ -15,7 +15,7 @@ namespace {
 class NoComm final : public Comm {
  public:
   void connect(const Rendezvous&) override {}
-  CommGroup& group(const std::vector<int64_t>&) override {
+  CommGroup& group(const std::vector<int64_t>&, CommChannel) override {
     throw std::logic_error("single communicates");
   }
 };

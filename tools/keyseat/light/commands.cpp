@@ -7,6 +7,7 @@ namespace keyseat::tool {
 const std::vector<CommandSummary>& command_summaries() {
   static const std::vector<CommandSummary> commands = {
       {"train", "Train as the configuration says", nullptr},
+      {"launch", "Run a command on several ranks: launch -n N -- COMMAND ...", command_launch},
       {"eval", "Decode the held-out set greedily and report accuracy", nullptr},
       {"parity", "Compare with a folder of recorded results", nullptr},
       {"bench", "Time the training step on a recorded batch", nullptr},

@@ -4,6 +4,7 @@
 #include "keyseat/data/packing.h"
 #include "train/norms.h"
 #include "train/step_counts.h"
+#include "train/step_sums.h"
 #include "train/update.h"
 
 namespace keyseat::tool::parity {
@@ -21,6 +22,7 @@ class Runner {
         update_(session.chain(), session.strategy(), session.optimizer(),
                 session.config().factors) {
     run_.aux_weight = session.config().loss.aux_weight;
+    run_.ranks = session.mesh().world();
   }
 
   ModelRun run(int64_t updates) {
@@ -45,34 +47,44 @@ class Runner {
 
  private:
   void forward(int64_t step, bool training) {
-    std::vector<const Sample*> samples;
-    for (const Sample& sample : batch_.samples) samples.push_back(&sample);
     data::PackOptions options;
     options.input = session_.chain().input();
     options.all_logits = taps_.on;
-    std::vector<Row> rows;
-    rows.push_back(data::pack(samples, options));
-    counts_ = train::gather_counts(rows, session_.comm(), session_.facts().world);
     if (taps_.on) {
-      run_.row = rows[0].tensors;
-      run_.facts = rows[0].facts;
+      const Row whole = data::pack(samples_of(0, 1), options);
+      run_.row = whole.tensors;
+      run_.facts = whole.facts;
     }
+    // Sample i belongs to data rank i mod their number; a rank without any runs an empty row.
+    const Mesh& mesh = session_.mesh();
+    std::vector<Row> rows;
+    rows.push_back(data::pack(samples_of(mesh.data_rank(), mesh.data_degree()), options));
+    counts_ = train::gather_counts(rows, session_.comm(), mesh);
     const auto terms = train::loss_terms(session_.chain(), session_.config().loss, counts_.total);
     Executor& executor = session_.executor();
     executor.begin_step(step, terms);
     session_.strategy().schedule({step, std::move(rows), training, {}}, executor);
+    sums_ = train::sum_over_ranks(executor, session_.comm(), mesh.world());
     StepFigures figures;
-    for (const auto& [name, sum] : executor.losses()) {
+    for (const auto& [name, sum] : sums_.losses) {
       figures.terms[name] = sum / terms.at(name).normaliser;
       figures.loss += terms.at(name).weight * figures.terms[name];
     }
     run_.steps.push_back(std::move(figures));
   }
 
+  std::vector<const Sample*> samples_of(int64_t data_rank, int64_t data_ranks) const {
+    std::vector<const Sample*> samples;
+    for (size_t i = 0; i < batch_.samples.size(); ++i) {
+      if (static_cast<int64_t>(i) % data_ranks == data_rank) samples.push_back(&batch_.samples[i]);
+    }
+    return samples;
+  }
+
   void note_first() {
     const Chain& chain = session_.chain();
-    run_.loss_sums = session_.executor().losses();
-    for (const auto& [layer, stats_2E] : session_.executor().router_stats()) {
+    run_.loss_sums = sums_.losses;
+    for (const auto& [layer, stats_2E] : sums_.router_stats) {
       const at::Tensor counts_E = stats_2E.select(0, 1).to(at::kLong).contiguous();
       run_.expert_load[layer].assign(counts_E.const_data_ptr<int64_t>(),
                                      counts_E.const_data_ptr<int64_t>() + counts_E.numel());
@@ -110,6 +122,7 @@ class Runner {
   const SafetensorsReader& weights_;
   train::Update update_;
   train::StepCounts counts_;
+  train::StepSums sums_;
   ModelRun run_;
 };
 
