@@ -18,7 +18,15 @@ Problems Dispatcher::validate(const DispatcherFacts& /*facts*/, const Mesh& /*me
   return {};
 }
 
+DispatcherTraffic Dispatcher::traffic(const DispatcherWork& /*work*/, const Mesh& /*mesh*/) const {
+  return {};
+}
+
 namespace {
+
+Problem refusal(std::string what, std::string why, std::string remedy) {
+  return {Code::kC4Combination, {}, std::move(what), std::move(why), std::move(remedy)};
+}
 
 using Clock = std::chrono::steady_clock;
 
@@ -78,12 +86,73 @@ void require(bool holds, StepContext& context, const char* what, const at::Tenso
 
 }  // namespace
 
+Problems Dispatcher::check_layout(const DispatcherFacts& facts, const Mesh& mesh) const {
+  Problems problems;
+  const int64_t expert = mesh.degree(Axis::kExpert), tensor = mesh.degree(Axis::kExpertTensor);
+  if (facts.experts % expert != 0) {
+    problems.push_back(
+        refusal(fmt::format("the expert degree {} does not divide the {} experts of a layer",
+                            expert, facts.experts),
+                "every expert-parallel rank owns the same number of experts",
+                "set the strategy's option expert to a divisor of the number of experts"));
+  }
+  const DispatcherCapabilities can = capabilities();
+  if (tensor > 1 && !can.supports_expert_tensor) {
+    problems.push_back(
+        refusal(fmt::format("this dispatcher cannot serve an expert_tensor degree of {}", tensor),
+                "it does not bring the rows of an expert to every rank that holds a slice of it",
+                "set expert_tensor to 1, or choose a dispatcher with the capability "
+                "supports_expert_tensor"));
+  }
+  if (facts.capacity_pad && !can.supports_capacity_pad) {
+    problems.push_back(
+        refusal("this dispatcher cannot pad experts to a capacity",
+                "router_capacity = \"pad\" asks for blocks of one size from every rank to every "
+                "expert",
+                "use router_capacity = \"drop\", or choose a dispatcher with the capability "
+                "supports_capacity_pad"));
+  }
+  Problems own = validate(facts, mesh);
+  problems.insert(problems.end(), std::make_move_iterator(own.begin()),
+                  std::make_move_iterator(own.end()));
+  return problems;
+}
+
+LinkTraffic DispatcherTraffic::total() const {
+  LinkTraffic sum = plan;
+  for (const LinkTraffic& part : {dispatch, combine, combine_backward, dispatch_backward}) {
+    sum.intra += part.intra;
+    sum.inter += part.inter;
+  }
+  return sum;
+}
+
+std::shared_ptr<DispatchPlan> Dispatcher::plan_padded_(const at::Tensor& /*topk_index_TK*/,
+                                                       int64_t /*experts*/, int64_t /*capacity*/,
+                                                       StepContext& context) {
+  contract_broken("the dispatcher call of " + context.unit(),
+                  "it asks for a capacity, which this dispatcher cannot pad to");
+}
+
+DispatcherReport Dispatcher::take_report() { return std::exchange(report_, {}); }
+
+void Dispatcher::count_choices(const at::Tensor& topk_index_TK, const StepContext& context) {
+  if (!context.training() || !topk_index_TK.is_cpu()) return;
+  const int64_t real = std::min(context.row().counts.tokens, topk_index_TK.size(0));
+  const at::Tensor index_RK = topk_index_TK.narrow(0, 0, real).contiguous();
+  const int64_t* index = index_RK.const_data_ptr<int64_t>();
+  report_.choices += index_RK.numel();
+  report_.capacity += std::count(index, index + index_RK.numel(), -1);
+}
+
 std::shared_ptr<DispatchPlan> Dispatcher::plan(const at::Tensor& topk_index_TK, int64_t experts,
-                                               StepContext& context) {
+                                               StepContext& context, int64_t capacity) {
   require(topk_index_TK.dim() == 2 && topk_index_TK.scalar_type() == at::kLong, context,
           "topk_index must be int64 [T, K]", topk_index_TK);
   const DispatcherTimer timer(context);
-  auto plan = plan_(topk_index_TK, experts, context);
+  count_choices(topk_index_TK, context);
+  auto plan = capacity > 0 ? plan_padded_(topk_index_TK, experts, capacity, context)
+                           : plan_(topk_index_TK, experts, context);
   if (plan == nullptr) contract_broken("the dispatcher", "plan_ returned no plan");
   return plan;
 }

@@ -23,11 +23,12 @@ TensorList router_region(const at::Tensor& x_TH, const ParamHandle& router_EH,
 }
 
 // A plan is no tensor: the region hands it out beside its empty list of results.
-Plan plan_region(const at::Tensor& index_TK, int64_t experts, StepContext& context) {
+Plan plan_region(const at::Tensor& index_TK, int64_t experts, int64_t capacity,
+                 StepContext& context) {
   const auto plan = std::make_shared<Plan>();
-  const RegionFunction run = [plan, experts, &context](const TensorList& inputs) {
+  const RegionFunction run = [plan, experts, capacity, &context](const TensorList& inputs) {
     *plan = context.keep<Plan>(
-        "plan", [&] { return context.dispatcher().plan(inputs[0], experts, context); });
+        "plan", [&] { return context.dispatcher().plan(inputs[0], experts, context, capacity); });
     return TensorList{};
   };
   context.region(Region::kMoePreprocess, run, {index_TK});
@@ -54,7 +55,10 @@ MoeOutput moe_layer(const at::Tensor& x_TH, const ParamHandle& router_EH,
     const at::Tensor index_TK = results[1];
     const at::Tensor weight_TK = results[2];
     Dispatcher& dispatcher = context.dispatcher();
-    const Plan plan = plan_region(index_TK, router_EH.value().size(0), context);
+    const int64_t experts = router_EH.value().size(0);
+    const int64_t capacity =
+        options.capacity_pad ? expert_capacity(options, x_TH.size(0), experts) : 0;
+    const Plan plan = plan_region(index_TK, experts, capacity, context);
     const Dispatched sent = dispatcher.dispatch(plan, x_TH, weight_TK, context);
     const at::Tensor gate_up_M2I =
         grouped_linear(sent.rows_MH, gate_up_e2IH, sent.tokens_per_expert_E,

@@ -4,7 +4,7 @@
 
 #include "keyseat/nn/moe.h"
 #include "nn/contract.h"
-#include "nn/row_moves.h"
+#include "keyseat/nn/row_moves.h"
 
 namespace keyseat::nn {
 namespace {

@@ -7,6 +7,7 @@
 #include "nn/contract.h"
 #include "nn/naive.h"
 #include "nn/parameter_gradient.h"
+#include "nn/router_limits.h"
 #include "nn/router_weights.h"
 
 namespace keyseat::nn {
@@ -69,17 +70,32 @@ Routing route(const at::Tensor& x_TH, const ParamHandle& gate_EH, const RouterOp
                           ? at::linear(x_TH.to(gate_EH.value().scalar_type()), gate_EH.value())
                           : RouterLogits::apply(x_TH, gate_EH.value(), gate_EH);
   const RouterProbabilities probabilities = router_probabilities(routing.logits_TE.detach(), naive);
-  routing.index_TK = context.keep<at::Tensor>("topk", [&] {
+  const int64_t experts = gate_EH.value().size(0);
+  const at::Tensor chosen_TK = context.keep<at::Tensor>("topk", [&] {
+    if (options.forced_balance) {
+      return balanced_choices(rows, real, options.top_k, experts,
+                              context.random_seed(Region::kMoeRouter))
+          .to(x_TH.device());
+    }
     at::Tensor index_TK =
         top_k_by_index(probabilities.probability_TE, options.top_k, context.kernels());
     index_TK.narrow(0, real, rows - real).fill_(-1);
     return index_TK;
   });
   auto [weight_TK, stats_2E, z_1] =
-      naive ? router_weights_naive(routing.logits_TE, routing.index_TK, real, options.renormalise)
-            : router_weights(routing.logits_TE, probabilities, routing.index_TK, real,
-                             options.renormalise);
-  routing.weight_TK = std::move(weight_TK);
+      naive
+          ? router_weights_naive(routing.logits_TE, chosen_TK, real, options.renormalise)
+          : router_weights(routing.logits_TE, probabilities, chosen_TK, real, options.renormalise);
+  routing.index_TK = chosen_TK;
+  routing.weight_TK = weight_TK;
+  if (options.capacity_factor > 0 && !x_TH.is_meta()) {
+    // A padded layout needs one capacity on every rank, so there the padding tail counts, too.
+    const int64_t capacity = expert_capacity(options, options.capacity_pad ? rows : real, experts);
+    routing.index_TK = context.keep<at::Tensor>("kept", [&, weight = weight_TK.detach()] {
+      return drop_above_capacity(chosen_TK, weight, experts, capacity, options.drop_policy);
+    });
+    routing.weight_TK = weight_TK.masked_fill(routing.index_TK.lt(0), 0);
+  }
   routing.stats_2E = std::move(stats_2E);
   routing.z_1 = std::move(z_1);
   return routing;

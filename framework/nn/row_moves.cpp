@@ -1,5 +1,5 @@
 // Legend: T tokens, K choices, M rows, H hidden.
-#include "nn/row_moves.h"
+#include "keyseat/nn/row_moves.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>

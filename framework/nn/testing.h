@@ -89,6 +89,15 @@ class CallContext {
           state.dispatcher_seconds = &dispatcher_seconds_;
           return state;
         }()) {}
+  // On one rank of several.
+  CallContext(int64_t tokens, int64_t padding, const Mesh& mesh, Comm& comm, Dispatcher& dispatcher,
+              std::vector<ParamHandle> parameters = {})
+      : CallContext(tokens, padding, Kernels::kFast, std::move(parameters), &dispatcher) {
+    StepContext::State state = context_.state();
+    state.mesh = &mesh;
+    state.comm = &comm;
+    context_ = StepContext(state);
+  }
   CallContext(const CallContext&) = delete;
   StepContext& operator*() { return context_; }
   double dispatcher_seconds() const { return dispatcher_seconds_; }

@@ -108,9 +108,13 @@ Problems Session::dispatcher_problems() const {
     const UnitSpec& spec = unit.unit->spec();
     for (const ParamSpec& param : spec.params) {
       if (param.domain != ParamDomain::kExpert) continue;
-      const DispatcherFacts facts{param.shape[0], spec.top_k, param.shape[2]};
+      const DispatcherFacts facts{param.shape[0], spec.top_k, param.shape[2], false};
       if (asked.insert({facts.experts, facts.top_k, facts.hidden}).second) {
-        append(problems, dispatcher_->validate(facts, mesh_));
+        Problems found = dispatcher_->check_layout(facts, mesh_);
+        for (Problem& problem : found) {
+          if (problem.where.file.empty()) problem.where = config_.dispatcher.where;
+        }
+        append(problems, std::move(found));
       }
       break;  // the first expert matrix reads the hidden width
     }

@@ -8,17 +8,30 @@
 
 namespace keyseat::nn {
 
+// Which choices of an expert stay when it has more than its capacity.
+enum class DropPolicy { kProbability, kPosition };
+
 struct RouterOptions {
   int64_t top_k = 1;
-  bool renormalise = true;  // divide the k weights by their sum
+  bool renormalise = true;     // divide the k weights by their sum
+  double capacity_factor = 0;  // 0: no capacity
+  bool capacity_pad = false;   // plans fill experts up to the capacity
+  DropPolicy drop_policy = DropPolicy::kProbability;
+  bool forced_balance = false;  // experts are dealt out, the logits only weigh them
 };
+
+// Most choices of one expert among `tokens` rows of this rank: ceil(tokens * top_k / experts *
+// capacity_factor); 0 without a capacity.
+KEYSEAT_API int64_t expert_capacity(const RouterOptions& options, int64_t tokens, int64_t experts);
 
 struct Routing {
   at::Tensor logits_TE;  // fp32
-  at::Tensor index_TK;   // i64, descending probability; -1 in rows of the padding tail
-  at::Tensor weight_TK;  // fp32, differentiable; 0 in the tail
+  // i64, descending probability (not with forced balance); -1 in rows of the padding tail and for
+  // choices above the capacity.
+  at::Tensor index_TK;
+  at::Tensor weight_TK;  // fp32, differentiable; 0 where the index is -1
   // fp32 [2, E]: row 0 sums of full-softmax probabilities over real tokens (differentiable), row 1
-  // assignments per expert.
+  // assignments per expert, those above the capacity included.
   at::Tensor stats_2E;
   at::Tensor z_1;  // fp32 [1]: sum over real tokens of logsumexp(logits)^2, differentiable
 };

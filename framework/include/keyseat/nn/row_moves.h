@@ -4,18 +4,21 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "keyseat/export.h"
+
 namespace keyseat::nn {
 
 // output[m] = x[source[m]]; zero where source is -1.
-at::Tensor gather_rows(const at::Tensor& x_TH, const at::Tensor& source_M);
+KEYSEAT_API at::Tensor gather_rows(const at::Tensor& x_TH, const at::Tensor& source_M);
 
 // output[t] = sum over k, in this order and in fp32, of rows[slot[t, k]]; in the rows' type.
-at::Tensor sum_rows(const at::Tensor& rows_MH, const at::Tensor& slot_TK);
+KEYSEAT_API at::Tensor sum_rows(const at::Tensor& rows_MH, const at::Tensor& slot_TK);
 
 // output[slot[t, k]] = weight[t, k]; zero in rows without a choice.
-at::Tensor scatter_weights(const at::Tensor& weight_TK, const at::Tensor& slot_TK, int64_t rows);
+KEYSEAT_API at::Tensor scatter_weights(const at::Tensor& weight_TK, const at::Tensor& slot_TK,
+                                       int64_t rows);
 
 // output[t, k] = weight[slot[t, k]]; zero where slot is -1.
-at::Tensor collect_weights(const at::Tensor& weight_M, const at::Tensor& slot_TK);
+KEYSEAT_API at::Tensor collect_weights(const at::Tensor& weight_M, const at::Tensor& slot_TK);
 
 }  // namespace keyseat::nn
