@@ -1,0 +1,23 @@
+// The dispatchers compiled once more, with switches that make them wrong (keyseat/mutation.h).
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "tests/dispatchers/layer.h"
+
+namespace keyseat::test {
+
+// As plugin_dispatcher, from this executable's own copy of the plugin's source.
+MakeDispatcher mutant_dispatcher(const std::string& name,
+                                 const std::map<std::string, OptionValue>& options = {});
+
+// While it lives, the copies are wrong in this way.
+class Mutation {
+ public:
+  explicit Mutation(const std::string& name);
+  ~Mutation();
+  Mutation(const Mutation&) = delete;
+};
+
+}  // namespace keyseat::test
