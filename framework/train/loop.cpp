@@ -5,6 +5,7 @@
 #include "checkpoint/agree.h"
 #include "runtime/loggers.h"
 #include "train/describe_step.h"
+#include "train/dispatch_report.h"
 #include "train/find_not_finite.h"
 #include "train/lr_schedule.h"
 #include "train/step_counts.h"
@@ -92,6 +93,8 @@ std::optional<StepMetrics> Loop::step(int64_t index) {
   update_.step(metrics.lr, metrics.clip, counts.total);
   seconds.optimizer = lap();
   describe_outcome(executor, session_.data(), own_tokens, start_.failures, metrics);
+  metrics.dispatched =
+      gather_report(session_.dispatcher(), session_.comm(), session_.facts().world);
   seconds.total = now() - begin;
   set_seconds(session_.chain(), executor.seconds(), seconds, metrics);
   return metrics;
@@ -192,6 +195,7 @@ WorkloadLabels workload_labels(Session& session) {
   labels.freeze = config.model.freeze;
   labels.precision = config.run.precision == Precision::kBf16 ? "bf16" : "fp32";
   labels.recompute = config.recompute.name;
+  labels.routing = routing_of(session.chain());
   labels.synthetic = session.data().synthetic();
   return labels;
 }

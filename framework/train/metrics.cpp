@@ -4,6 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "keyseat/status.h"
+#include "train/dispatch_report.h"
+
 namespace keyseat::train {
 
 using nlohmann::json;
@@ -109,6 +112,11 @@ json metrics_json(const StepMetrics& metrics, const WorkloadLabels& labels) {
   if (metrics.peak_memory_bytes > 0) line["peak_memory_bytes"] = metrics.peak_memory_bytes;
   for (const auto& [name, bytes] : metrics.memory_peaks) line["memory_peak_bytes"][name] = bytes;
   line["routing"] = labels.routing;
+  if (metrics.dispatched.capacity + metrics.dispatched.overflow > 0) {
+    line["dropped_choices"] = {{"of", metrics.dispatched.choices},
+                               {"capacity", metrics.dispatched.capacity},
+                               {"bound", metrics.dispatched.overflow}};
+  }
   line["freeze"] = labels.freeze;
   line["precision"] = labels.precision;
   line["recompute"] = labels.recompute;
@@ -133,6 +141,9 @@ std::string progress_line(const StepMetrics& metrics, const WorkloadLabels& labe
     line += fmt::format("  |  {} samples failed", metrics.counts.failed);
   if (!labels.freeze.empty())
     line += fmt::format("  |  frozen: {}", fmt::join(labels.freeze, ", "));
+  if (const std::string dropped = dropped_text(metrics.dispatched); !dropped.empty())
+    line += fmt::format("  |  {}", dropped);
+  if (labels.routing != "natural") line += fmt::format("  [routing: {}]", labels.routing);
   if (labels.synthetic) line += fmt::format("  [{}]", kSyntheticNotice);
   return line;
 }

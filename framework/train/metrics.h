@@ -9,6 +9,7 @@
 #include "keyseat/batch.h"
 #include "keyseat/chain.h"
 #include "keyseat/executor.h"
+#include "keyseat/interfaces/dispatcher.h"
 #include "train/norms.h"
 #include "train/router_metrics.h"
 #include "train/row_statistics.h"
@@ -48,6 +49,7 @@ struct StepMetrics {
   Failures failures;                             // of the data since the run began
   double peak_memory_bytes = 0;
   std::map<std::string, double> memory_peaks;  // bytes by what they are for, each at its own time
+  DispatcherReport dispatched;  // all ranks
 
   double useful_tokens_per_second() const {
     return seconds > 0 ? static_cast<double>(counts.tokens) / seconds : 0;

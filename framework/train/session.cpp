@@ -108,7 +108,7 @@ Problems Session::dispatcher_problems() const {
     const UnitSpec& spec = unit.unit->spec();
     for (const ParamSpec& param : spec.params) {
       if (param.domain != ParamDomain::kExpert) continue;
-      const DispatcherFacts facts{param.shape[0], spec.top_k, param.shape[2], false};
+      const DispatcherFacts facts{param.shape[0], spec.top_k, param.shape[2], spec.capacity_pad};
       if (asked.insert({facts.experts, facts.top_k, facts.hidden}).second) {
         Problems found = dispatcher_->check_layout(facts, mesh_);
         for (Problem& problem : found) {

@@ -57,6 +57,7 @@ class Session {
   comm::World& world() { return *world_; }
   // True on the one rank that writes files and prints results.
   bool leads() const { return facts_.rank == 0; }
+  Dispatcher& dispatcher() { return *dispatcher_; }
   Strategy& strategy() { return *strategy_; }
   Optimizer& optimizer() { return *optimizer_; }
   Data& data() { return *data_; }

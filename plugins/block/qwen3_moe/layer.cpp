@@ -10,6 +10,7 @@
 #include "keyseat/nn/moe.h"
 #include "keyseat/nn/norm.h"
 #include "keyseat/nn/rope.h"
+#include "keyseat/nn/router_options.h"
 #include "qwen3_moe.h"
 
 namespace keyseat_block_qwen3_moe {
@@ -23,7 +24,9 @@ namespace nn = keyseat::nn;
 namespace {
 
 void add_experts(keyseat::UnitSpec& spec, const std::string& prefix, const DecoderConfig& config) {
-  spec.top_k = config.top_k;
+  spec.top_k = config.router.top_k;
+  spec.routing = nn::routing_label(config.router);
+  spec.capacity_pad = config.router.capacity_pad;
   const int64_t experts = config.experts, hidden = config.hidden, width = config.expert_width;
   add_param(spec, prefix, "mlp.gate.weight", {experts, hidden}, ParamRole::kRouter, config)
       .keep_fp32 = true;
@@ -109,7 +112,7 @@ class Layer final : public keyseat::Unit {
     if (moe_) {
       const nn::MoeOutput moe = nn::moe_layer(
           normed_TH, params.at("mlp.gate.weight"), params.at("mlp.experts.gate_up_proj"),
-          params.at("mlp.experts.down_proj"), {config_.top_k, config_.renormalise}, context);
+          params.at("mlp.experts.down_proj"), config_.router, context);
       fed_TH = moe.y_TH;
       outputs.set("router.stats." + std::to_string(layer_), moe.routing.stats_2E);
       outputs.set("router.z." + std::to_string(layer_), moe.routing.z_1);
@@ -133,7 +136,7 @@ class Layer final : public keyseat::Unit {
                  head_dim = static_cast<double>(config_.head_dim);
     const double q = static_cast<double>(config_.heads) * head_dim,
                  kv = static_cast<double>(config_.kv_heads) * head_dim;
-    const double width = moe_ ? static_cast<double>(config_.top_k * config_.expert_width)
+    const double width = moe_ ? static_cast<double>(config_.router.top_k * config_.expert_width)
                               : static_cast<double>(config_.dense_width);
     const double gemm = 2 * shape.tokens * hidden * (2 * q + 2 * kv + 3 * width);
     // Causal attention does half of q k^T and of the product with v.

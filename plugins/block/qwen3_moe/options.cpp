@@ -1,6 +1,8 @@
 // Options of the decoder.
 #include "qwen3_moe.h"
 
+#include "keyseat/nn/router_options.h"
+
 namespace keyseat_block_qwen3_moe {
 
 using keyseat::Code;
@@ -13,7 +15,7 @@ constexpr double kMaxSize = 1 << 24;
 }
 
 keyseat::OptionSchema Qwen3Moe::options() {
-  return {
+  keyseat::OptionSchema schema = {
       Option("vocab_size", OptionType::kInt)
           .required()
           .range(1, kMaxSize)
@@ -121,10 +123,13 @@ keyseat::OptionSchema Qwen3Moe::options() {
           .level(OptionLevel::kTuning)
           .doc("How experts are written to a checkpoint; reading finds out by itself."),
   };
+  const keyseat::OptionSchema router = keyseat::nn::router_option_schema();
+  schema.insert(schema.end(), router.begin(), router.end());
+  return schema;
 }
 
 keyseat::Problems Qwen3Moe::validate(const keyseat::Options& options) {
-  keyseat::Problems problems;
+  keyseat::Problems problems = keyseat::nn::validate_router_options(options);
   const auto integer = [&](const char* name) {
     return options.has(name) ? options.get_int(name) : 0;
   };

@@ -1,6 +1,7 @@
 #include "qwen3_moe.h"
 
 #include "keyseat/nn/rope.h"
+#include "keyseat/nn/router_options.h"
 
 namespace keyseat_block_qwen3_moe {
 
@@ -36,12 +37,13 @@ Qwen3Moe::Qwen3Moe(const keyseat::Options& options, const keyseat::PluginHost&) 
   config_.dense_width = optional("intermediate_size", 0);
   config_.expert_width = optional("moe_intermediate_size", 0);
   config_.experts = options.get_int("num_experts");
-  config_.top_k = options.get_int("num_experts_per_tok");
+  config_.router.top_k = options.get_int("num_experts_per_tok");
   config_.sparse_step = options.get_int("decoder_sparse_step");
   config_.mlp_only_layers = options.get_int_list("mlp_only_layers");
   config_.mrope_section = options.get_int_list("mrope_section");
   config_.deepstack = static_cast<int64_t>(options.get_int_list("deepstack_visual_indexes").size());
-  config_.renormalise = options.get_bool("norm_topk_prob");
+  config_.router.renormalise = options.get_bool("norm_topk_prob");
+  keyseat::nn::read_router_options(options, config_.router);
   config_.tied = options.get_bool("tie_word_embeddings");
   config_.vision = options.get_bool("vision");
   config_.eps = options.get_float("rms_norm_eps");

@@ -4,16 +4,18 @@
 #pragma once
 
 #include "keyseat/interfaces/block.h"
+#include "keyseat/nn/router.h"
 
 namespace keyseat_block_qwen3_moe {
 
 // The decoder's sizes, read once from the options.
 struct DecoderConfig {
   int64_t vocab = 0, hidden = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0;
-  int64_t dense_width = 0, expert_width = 0, experts = 0, top_k = 0, sparse_step = 1;
+  int64_t dense_width = 0, expert_width = 0, experts = 0, sparse_step = 1;
   std::vector<int64_t> mlp_only_layers, mrope_section;
   int64_t deepstack = 0;  // features added behind the first layers
-  bool renormalise = true, tied = false, vision = false;
+  keyseat::nn::RouterOptions router;
+  bool tied = false, vision = false;
   double eps = 0, rope_theta = 0, init_std = 0;
   std::string checkpoint_prefix;  // "model.language_model." or "model."
   std::string expert_layout;

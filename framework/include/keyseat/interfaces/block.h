@@ -22,7 +22,7 @@
 
 namespace keyseat {
 
-inline constexpr int kBlockAbi = 1;
+inline constexpr int kBlockAbi = 2;
 
 // Work of a unit for one workload shape; forward only. Counted as 6-measuring defines: GEMMs and
 // attention.
@@ -44,6 +44,10 @@ struct UnitSpec {
   std::vector<TensorSpec> writes;
   std::string after;  // anchor: place this unit behind the writer of this name; empty: in order
   int64_t top_k = 0;  // MoE units: experts per token
+  // MoE units: what bends the routing ("forced balance", "capacity 1.25, drop"), printed on every
+  // line of a run; empty: natural routing.
+  std::string routing;
+  bool capacity_pad = false;  // MoE units: plans ask the dispatcher for blocks of one size
   DimSymbol rows = DimSymbol::kT;  // what it works on: a unit whose rows are 0 on all ranks in a
                                    // step is not stepped
 };
