@@ -1,0 +1,28 @@
+// The groups of ranks that a rank shares parameters with.
+#pragma once
+
+#include "keyseat/interfaces/comm.h"
+#include "keyseat/mesh.h"
+#include "keyseat/params.h"
+
+namespace keyseat_strategy_fsdp {
+
+// A null group is one of this rank alone: nothing travels.
+struct RankGroups {
+  struct Domain {
+    keyseat::CommGroup* shard = nullptr;      // hold the shards of one bucket
+    keyseat::CommGroup* replicate = nullptr;  // hold equal shards
+  };
+  Domain dense, expert;
+  keyseat::CommGroup* expert_slices = nullptr;  // hold the experts of one parameter
+
+  RankGroups() = default;
+  // Makes the groups, in the same order on every rank.
+  RankGroups(const keyseat::Mesh& mesh, keyseat::Comm& comm);
+
+  const Domain& of(keyseat::ParamDomain domain) const {
+    return domain == keyseat::ParamDomain::kExpert ? expert : dense;
+  }
+};
+
+}  // namespace keyseat_strategy_fsdp
