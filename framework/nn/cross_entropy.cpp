@@ -8,6 +8,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include "keyseat/nn/moe.h"
 #include "nn/contract.h"

@@ -1,6 +1,7 @@
 // Row moves of a dispatcher. Legend: T tokens, K choices, M expert-sorted rows, H hidden.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include "keyseat/nn/moe.h"
 #include "nn/contract.h"

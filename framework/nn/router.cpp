@@ -3,6 +3,7 @@
 
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include "nn/contract.h"
 #include "nn/naive.h"

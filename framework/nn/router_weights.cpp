@@ -9,6 +9,7 @@
 #include <ATen/ops/sort.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include "keyseat/nn/router.h"
 #include "nn/logsumexp.h"

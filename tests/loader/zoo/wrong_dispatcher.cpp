@@ -9,6 +9,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include "keyseat/interfaces/comm.h"
 #include "keyseat/interfaces/dispatcher.h"
