@@ -7,7 +7,7 @@
 namespace keyseat::comm {
 namespace {
 
-constexpr size_t kMostListed = 16;  // ranks of a deadlock
+constexpr size_t kMostRanks = 16;  // ranks of a deadlock
 
 }  // namespace
 
@@ -100,7 +100,7 @@ std::optional<Verdict> Watch::stalled(double now) const {
   }
   if (!all_wait) return std::nullopt;
   Verdict verdict{-1, fmt::format("every rank waits for another, for {:.1f} s", limit_), ""};
-  for (size_t i = 0; i < std::min(ranks_.size(), kMostListed); ++i) {
+  for (size_t i = 0; i < std::min(ranks_.size(), kMostRanks); ++i) {
     verdict.detail += (i > 0 ? "\n  " : "") + last_of(static_cast<int64_t>(i));
   }
   return verdict;

@@ -13,7 +13,7 @@
 namespace keyseat::comm {
 namespace {
 
-constexpr size_t kMostListed = 8;  // differing lines that are shown
+constexpr size_t kMostDiffering = 8;  // differing lines that are shown
 
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
@@ -164,7 +164,7 @@ std::string difference(const std::string& name_a, const std::vector<std::string>
   std::string text;
   const auto show = [&](const std::string& name, const std::vector<std::string>& lines) {
     for (size_t i = 0; i < lines.size(); ++i) {
-      if (i == kMostListed) {
+      if (i == kMostDiffering) {
         text += fmt::format("  {}: ... and {} more\n", name, lines.size() - i);
         break;
       }

@@ -11,11 +11,6 @@
 namespace keyseat::testing {
 namespace {
 
-ResolvedConfig resolve(const ConfigRequest& request) {
-  FakeSchemas schemas;
-  return resolve_config(request, schemas);
-}
-
 TEST_CASE("config: a complete file becomes typed settings") {
   const ScratchFolder folder;
   const std::string file = folder.write("a.toml", complete_config());

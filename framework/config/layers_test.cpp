@@ -9,11 +9,6 @@
 namespace keyseat::testing {
 namespace {
 
-ResolvedConfig resolve(const ConfigRequest& request) {
-  FakeSchemas schemas;
-  return resolve_config(request, schemas);
-}
-
 TEST_CASE("layers: base of a table, overlay, --set, each with its origin") {
   const ScratchFolder folder;
   folder.write("models/m.toml", R"([[model.blocks]]

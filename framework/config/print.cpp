@@ -14,7 +14,7 @@
 namespace keyseat {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 std::string origin_text(const Options::Entry& entry) {
   if (entry.origin != "default" || entry.where.file.empty()) return entry.origin;
@@ -47,9 +47,9 @@ std::string line_text(const ConfigSection& section, const OptionSpec& spec) {
                      one_line(comment));
 }
 
-Json value_json(const OptionValue& value) {
+OrderedJson value_json(const OptionValue& value) {
   return std::visit(
-      [](const auto& held) -> Json {
+      [](const auto& held) -> OrderedJson {
         if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::monostate>) {
           return nullptr;
         } else {
@@ -60,14 +60,14 @@ Json value_json(const OptionValue& value) {
 }
 
 // The object of a table: lists of tables are entered at their last element.
-Json& object_at(Json& root, const ConfigSection& section) {
-  Json* at = &root;
+OrderedJson& object_at(OrderedJson& root, const ConfigSection& section) {
+  OrderedJson* at = &root;
   for (const std::string& part : split_key(section.table)) {
     if (at->is_array()) at = &at->back();
     at = &(*at)[part];
   }
   if (!section.list_element) return *at;
-  at->push_back(Json::object());
+  at->push_back(OrderedJson::object());
   return at->back();
 }
 
@@ -85,20 +85,20 @@ std::string config_toml(const RunConfig& config) {
 }
 
 std::string config_json(const RunConfig& config) {
-  Json root = Json::object();
+  OrderedJson root = OrderedJson::object();
   for (const ConfigSection& section : config.sections) {
     if (section.schema.empty() && section.table != "plugins.pin") continue;
-    Json& object = object_at(root, section);
-    if (object.is_null()) object = Json::object();
+    OrderedJson& object = object_at(root, section);
+    if (object.is_null()) object = OrderedJson::object();
     for (const OptionSpec& spec : section.schema) {
       const auto& entry = section.options.entries().at(spec.name);
-      Json item = {{"value", value_json(entry.value)}, {"origin", origin_text(entry)}};
+      OrderedJson item = {{"value", value_json(entry.value)}, {"origin", origin_text(entry)}};
       const std::string remark = remark_of(section, spec.name);
       if (!remark.empty()) item["remark"] = remark;
       object[spec.name] = std::move(item);
     }
   }
-  return root.dump(2, ' ', false, Json::error_handler_t::replace);
+  return root.dump(2, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 }  // namespace keyseat

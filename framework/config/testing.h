@@ -24,6 +24,9 @@ class FakeSchemas final : public SchemaSource {
   std::map<std::string, PluginSchema> schemas_;
 };
 
+// With the schemas above.
+ResolvedConfig resolve(const ConfigRequest& request);
+
 // A folder that is removed with the object.
 class ScratchFolder {
  public:

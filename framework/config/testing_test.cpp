@@ -124,4 +124,9 @@ std::string places(const Problems& problems) {
   return text;
 }
 
+ResolvedConfig resolve(const ConfigRequest& request) {
+  FakeSchemas schemas;
+  return resolve_config(request, schemas);
+}
+
 }  // namespace keyseat::testing

@@ -47,7 +47,7 @@ std::vector<int64_t> list(const at::Tensor& values) {
   return {flat.const_data_ptr<int64_t>(), flat.const_data_ptr<int64_t>() + flat.numel()};
 }
 
-using Ids = std::vector<int64_t>;
+using SampleIds = std::vector<int64_t>;
 
 }  // namespace
 
@@ -57,23 +57,23 @@ TEST_CASE("packing: samples side by side, positions restart, nothing is lost") {
   options.input = input();
   const Row row = pack({&a, &b, &c}, options, /*failed=*/2);
   const auto& tensors = row.tensors;
-  CHECK(list(tensors.at("tokens")) == Ids{100, 101, 102, 200, 201, 202, 203, 300, 301});
-  CHECK(list(tensors.at("labels")) == Ids{101, 102, -100, -100, -100, 7, -100, 301, -100});
-  CHECK(list(tensors.at("segment_ids")) == Ids{0, 0, 0, 1, 1, 1, 1, 2, 2});
-  CHECK(list(tensors.at("cu_seqlens")) == Ids{0, 3, 7, 9});
-  CHECK(list(tensors.at("visual_dst")) == Ids{4, 5});
-  CHECK(list(tensors.at("grid_thw")) == Ids{1, 2, 4});
+  CHECK(list(tensors.at("tokens")) == SampleIds{100, 101, 102, 200, 201, 202, 203, 300, 301});
+  CHECK(list(tensors.at("labels")) == SampleIds{101, 102, -100, -100, -100, 7, -100, 301, -100});
+  CHECK(list(tensors.at("segment_ids")) == SampleIds{0, 0, 0, 1, 1, 1, 1, 2, 2});
+  CHECK(list(tensors.at("cu_seqlens")) == SampleIds{0, 3, 7, 9});
+  CHECK(list(tensors.at("visual_dst")) == SampleIds{4, 5});
+  CHECK(list(tensors.at("grid_thw")) == SampleIds{1, 2, 4});
   CHECK(list(tensors.at("logit_rows")).empty());
   CHECK(at::equal(tensors.at("patches"), b.patches));
   // Axes t, h, w: text counts on; the image spans 1 x 1 x 2 merged positions from 1 on, the text
   // behind it goes on after the largest.
   CHECK(tensors.at("position_ids").sizes() == at::IntArrayRef({3, 9}));
-  CHECK(list(tensors.at("position_ids").select(0, 0)) == Ids{0, 1, 2, 0, 1, 1, 3, 0, 1});
-  CHECK(list(tensors.at("position_ids").select(0, 2)) == Ids{0, 1, 2, 0, 1, 2, 3, 0, 1});
+  CHECK(list(tensors.at("position_ids").select(0, 0)) == SampleIds{0, 1, 2, 0, 1, 1, 3, 0, 1});
+  CHECK(list(tensors.at("position_ids").select(0, 2)) == SampleIds{0, 1, 2, 0, 1, 2, 3, 0, 1});
   const RowFacts& facts = row.facts;
-  CHECK(facts.cu_seqlens == Ids{0, 3, 7, 9});
-  CHECK(facts.vision_cu_seqlens == Ids{0, 8});
-  CHECK(facts.sample_ids == Ids{1, 2, 3});
+  CHECK(facts.cu_seqlens == SampleIds{0, 3, 7, 9});
+  CHECK(facts.vision_cu_seqlens == SampleIds{0, 8});
+  CHECK(facts.sample_ids == SampleIds{1, 2, 3});
   CHECK(facts.counts.tokens == 9);
   CHECK(facts.counts.padding == 0);
   CHECK(facts.counts.patches == 8);
@@ -100,7 +100,7 @@ TEST_CASE("packing: standard tensors have their dtypes, also in an empty row") {
   CHECK(empty.facts.row_tokens() == 0);
   CHECK(empty.facts.counts.failed == 3);
   CHECK(empty.tensors.at("patches").sizes() == at::IntArrayRef({0, kElements}));
-  CHECK(list(empty.tensors.at("cu_seqlens")) == Ids{0});
+  CHECK(list(empty.tensors.at("cu_seqlens")) == SampleIds{0});
 }
 
 TEST_CASE("packing: the tail is a segment of its own that counts for nothing") {
@@ -114,9 +114,9 @@ TEST_CASE("packing: the tail is a segment of its own that counts for nothing") {
   CHECK(row.facts.row_tokens() == 8);
   CHECK(row.facts.counts.samples == 2);
   CHECK(row.facts.shared_tokens == 5);
-  CHECK(row.facts.cu_seqlens == Ids{0, 3, 5, 8});
-  CHECK(list(row.tensors.at("segment_ids")) == Ids{0, 0, 0, 1, 1, 2, 2, 2});
-  CHECK(list(row.tensors.at("labels")) == Ids{101, 102, -100, 201, -100, -100, -100, -100});
+  CHECK(row.facts.cu_seqlens == SampleIds{0, 3, 5, 8});
+  CHECK(list(row.tensors.at("segment_ids")) == SampleIds{0, 0, 0, 1, 1, 2, 2, 2});
+  CHECK(list(row.tensors.at("labels")) == SampleIds{101, 102, -100, 201, -100, -100, -100, -100});
   options.pad_to = 4;  // a longer row stays as it is
   CHECK(pack({&a, &b}, options).facts.counts.padding == 0);
 }
@@ -126,11 +126,11 @@ TEST_CASE("packing: rows of which logits are wanted") {
   PackOptions options;
   options.input = input();
   options.last_logits = true;
-  CHECK(list(pack({&a, &b}, options).tensors.at("logit_rows")) == Ids{2, 4});
+  CHECK(list(pack({&a, &b}, options).tensors.at("logit_rows")) == SampleIds{2, 4});
   options.last_logits = false;
   options.all_logits = true;
   options.pad_to = 7;  // of real tokens only
-  CHECK(list(pack({&a, &b}, options).tensors.at("logit_rows")) == Ids{0, 1, 2, 3, 4});
+  CHECK(list(pack({&a, &b}, options).tensors.at("logit_rows")) == SampleIds{0, 1, 2, 3, 4});
 }
 
 TEST_CASE("packing: plain positions count the tokens of a sample, also of images") {
@@ -139,7 +139,7 @@ TEST_CASE("packing: plain positions count the tokens of a sample, also of images
   options.input = input("plain");
   const at::Tensor positions_3T = pack({&a, &b}, options).tensors.at("position_ids");
   for (int64_t axis = 0; axis < 3; ++axis)
-    CHECK(list(positions_3T.select(0, axis)) == Ids{0, 1, 2, 3, 0, 1});
+    CHECK(list(positions_3T.select(0, axis)) == SampleIds{0, 1, 2, 3, 0, 1});
 }
 
 TEST_CASE("packing: frames of videos attend apart, images of several samples follow each other") {
@@ -151,8 +151,8 @@ TEST_CASE("packing: frames of videos attend apart, images of several samples fol
   PackOptions options;
   options.input = input();
   const Row row = pack({&video, &image}, options);
-  CHECK(row.facts.vision_cu_seqlens == Ids{0, 4, 8, 16});
-  CHECK(list(row.tensors.at("visual_dst")) == Ids{0, 2, 5, 6});
+  CHECK(row.facts.vision_cu_seqlens == SampleIds{0, 4, 8, 16});
+  CHECK(list(row.tensors.at("visual_dst")) == SampleIds{0, 2, 5, 6});
   CHECK(row.facts.counts.images == 2);
   CHECK(at::equal(row.tensors.at("patches").slice(0, 8), image.patches));
 }

@@ -15,9 +15,9 @@ LoadedRow labelled(const PlannedRow& samples) {
   return loaded;
 }
 
-using Ids = std::vector<std::vector<int64_t>>;
+using RowIds = std::vector<std::vector<int64_t>>;
 
-std::vector<PlannedRow> planned(const Ids& ids) {
+std::vector<PlannedRow> planned(const RowIds& ids) {
   std::vector<PlannedRow> rows;
   for (const auto& row : ids) {
     rows.emplace_back();
@@ -26,8 +26,8 @@ std::vector<PlannedRow> planned(const Ids& ids) {
   return rows;
 }
 
-Ids ids_of(const std::vector<LoadedRow>& rows) {
-  Ids ids;
+RowIds ids_of(const std::vector<LoadedRow>& rows) {
+  RowIds ids;
   for (const LoadedRow& loaded : rows) ids.push_back(loaded.row.facts.sample_ids);
   return ids;
 }
@@ -42,7 +42,7 @@ TEST_CASE("row loader: steps and rows in order, whatever the threads do") {
       loader.add(planned({{step}, {step, 1}, {step, 1, 2}, {}}));
     CHECK(loader.queued() == 20);
     for (int64_t step = 0; step < 20; ++step) {
-      CHECK(ids_of(loader.take()) == Ids{{step}, {step, 1}, {step, 1, 2}, {}});
+      CHECK(ids_of(loader.take()) == RowIds{{step}, {step, 1}, {step, 1, 2}, {}});
     }
     CHECK(loader.queued() == 0);
   }
@@ -85,7 +85,7 @@ TEST_CASE("row loader: what was queued is forgotten, also while it is being buil
   loader.clear();
   CHECK(loader.queued() == 0);
   loader.add(planned({{100}}));
-  CHECK(ids_of(loader.take()) == Ids{{100}});
+  CHECK(ids_of(loader.take()) == RowIds{{100}});
 }
 
 TEST_CASE("row loader: ends while steps are still queued") {

@@ -15,6 +15,7 @@
 
 #include <atomic>
 
+#include "nn/attention_flash.h"
 #include "nn/kernels/attention_softmax.h"
 
 namespace keyseat::nn {
@@ -191,8 +192,6 @@ struct BlockAttentionFunction : torch::autograd::Function<BlockAttentionFunction
     return {dq, dk, dv, {}, {}};
   }
 };
-
-at::Tensor last_dim_packed(const at::Tensor& x) { return x.stride(2) == 1 ? x : x.contiguous(); }
 
 }  // namespace
 

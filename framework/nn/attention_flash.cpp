@@ -50,8 +50,6 @@ at::Tensor key_view(const at::Tensor& x_Tmd, const Run& run, int64_t group) {
   return x_mLd.unsqueeze(0).expand({group, -1, -1, -1});
 }
 
-at::Tensor last_dim_packed(const at::Tensor& x) { return x.stride(-1) == 1 ? x : x.contiguous(); }
-
 // Makes one packed tensor of the results of the runs; without a copy where there is one run.
 class Packed {
  public:

@@ -25,7 +25,7 @@ int64_t chunk_rows(int64_t rows, int64_t vocabulary) {
 }
 
 // Rows of a lower-precision weight that are cast at once.
-constexpr int64_t kBlockRows = 4096;
+constexpr int64_t kVocabularyRows = 4096;
 
 // function(cast block of the weight [B, H], first row). fp32 weights are one block and no copy.
 template <typename Function>
@@ -34,8 +34,8 @@ void for_each_block(const at::Tensor& weight_VH, at::ScalarType type, Function&&
     function(weight_VH, 0);
     return;
   }
-  for (int64_t begin = 0; begin < weight_VH.size(0); begin += kBlockRows) {
-    const int64_t size = std::min(kBlockRows, weight_VH.size(0) - begin);
+  for (int64_t begin = 0; begin < weight_VH.size(0); begin += kVocabularyRows) {
+    const int64_t size = std::min(kVocabularyRows, weight_VH.size(0) - begin);
     function(weight_VH.narrow(0, begin, size).to(type), begin);
   }
 }

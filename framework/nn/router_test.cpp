@@ -30,8 +30,8 @@ check::Op router(const RouterOptions& options, int64_t padding, Kernels kernels)
   };
 }
 
-Routing run(const at::Tensor& x_TH, const at::Tensor& gate_EH, const RouterOptions& options,
-            int64_t padding = 0, Kernels kernels = Kernels::kFast) {
+Routing run_router(const at::Tensor& x_TH, const at::Tensor& gate_EH, const RouterOptions& options,
+                   int64_t padding = 0, Kernels kernels = Kernels::kFast) {
   check::CallContext context(x_TH.size(0) - padding, padding, kernels);
   return route(x_TH, ParamHandle::of(gate_EH), options, *context);
 }
@@ -86,7 +86,7 @@ TEST_CASE("router: bf16 rows, fp32 gate: logits, weights and gate gradient are f
 TEST_CASE("router: statistics and tail") {
   const at::Tensor x_TH = check::random({8, 5}, 8);
   const at::Tensor gate_EH = check::random({4, 5}, 9);
-  const Routing routing = run(x_TH, gate_EH, {.top_k = 2}, /*padding=*/3);
+  const Routing routing = run_router(x_TH, gate_EH, {.top_k = 2}, /*padding=*/3);
   const at::Tensor logits = x_TH.narrow(0, 0, 5).matmul(gate_EH.t());
   check::check_close(routing.stats_2E.select(0, 0), at::softmax(logits, 1).sum(0), 1e-6);
   const at::Tensor index = routing.index_TK.narrow(0, 0, 5);
@@ -97,7 +97,7 @@ TEST_CASE("router: statistics and tail") {
   CHECK(routing.index_TK.narrow(0, 5, 3).eq(-1).all().item<bool>());
   CHECK(routing.weight_TK.narrow(0, 5, 3).eq(0).all().item<bool>());
   // The tail is as if it were not there.
-  const Routing alone = run(x_TH.narrow(0, 0, 5), gate_EH, {.top_k = 2});
+  const Routing alone = run_router(x_TH.narrow(0, 0, 5), gate_EH, {.top_k = 2});
   CHECK(alone.stats_2E.equal(routing.stats_2E));
   CHECK(alone.weight_TK.equal(routing.weight_TK.narrow(0, 0, 5)));
 }
@@ -106,7 +106,7 @@ TEST_CASE("router: equal probabilities go to the lower expert") {
   for (const Kernels kernels : {Kernels::kFast, Kernels::kNaive}) {
     // A zero gate: all experts tie.
     const Routing routing =
-        run(check::random({3, 4}, 10), at::zeros({6, 4}), {.top_k = 3}, 0, kernels);
+        run_router(check::random({3, 4}, 10), at::zeros({6, 4}), {.top_k = 3}, 0, kernels);
     CHECK(routing.index_TK.equal(at::tensor({0, 1, 2, 0, 1, 2, 0, 1, 2}, at::kLong).view({3, 3})));
     const at::Tensor values = at::tensor({0.1, 0.3, 0.2, 0.3, 0.3, 0.2}, at::kFloat).view({1, 6});
     CHECK(
@@ -132,9 +132,10 @@ TEST_CASE("router: NaN logits still give distinct, valid indices") {
 
 TEST_CASE("router: refuses what its contract excludes") {
   const at::Tensor x_TH = check::random({2, 4}, 12);
-  CHECK_THROWS_AS(run(x_TH, check::random({3, 5}, 13), {.top_k = 1}), Error);
-  CHECK_THROWS_AS(run(x_TH, check::random({3, 4}, 13), {.top_k = 4}), Error);
-  CHECK_THROWS_AS(run(x_TH, check::random({3, 4}, 13).to(at::kBFloat16), {.top_k = 1}), Error);
+  CHECK_THROWS_AS(run_router(x_TH, check::random({3, 5}, 13), {.top_k = 1}), Error);
+  CHECK_THROWS_AS(run_router(x_TH, check::random({3, 4}, 13), {.top_k = 4}), Error);
+  CHECK_THROWS_AS(run_router(x_TH, check::random({3, 4}, 13).to(at::kBFloat16), {.top_k = 1}),
+                  Error);
 }
 
 TEST_CASE("router: the decision is kept; a replay does not decide again") {

@@ -23,7 +23,7 @@ Params meta_params(const ChainUnit& unit, at::ScalarType compute_dtype, bool tra
   return {&specs, std::move(handles)};
 }
 
-std::map<std::string, LossTerm> loss_terms(const Chain& chain) {
+std::map<std::string, LossTerm> dry_loss_terms(const Chain& chain) {
   std::map<std::string, LossTerm> terms;
   constexpr std::string_view kPrefix = "loss.";
   for (const Version& version : chain.versions()) {
@@ -47,7 +47,7 @@ std::vector<int64_t> dry_run(const Chain& chain, ExecutorServices services, Row 
   services.device = at::kMeta;
   services.taps = nullptr;
   Executor executor(chain, services);
-  executor.begin_step(0, loss_terms(chain));
+  executor.begin_step(0, dry_loss_terms(chain));
   const std::unique_ptr<Store> store = executor.begin(std::move(row), 0, /*training=*/true);
   std::vector<int64_t> live_bytes;
   for (int cut = 0; cut <= chain.size(); ++cut) {

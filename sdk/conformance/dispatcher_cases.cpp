@@ -1,19 +1,18 @@
 // A dispatcher on one rank, against what it means: expert e multiplies its rows by e + 1, so that
 // every result and gradient is known without moving a row; and against the sorting oracle.
 // Legend: T tokens, K choices, M dispatched rows, H hidden, E experts, I expert width.
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/ones_like.h>
-#include <ATen/ops/rand.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "keyseat/mesh.h"
 #include "nn/testing.h"
+#include "sdk/conformance/dispatcher_values.h"
 #include "sdk/conformance/subject.h"
 
 namespace keyseat::conformance {
@@ -21,14 +20,6 @@ namespace {
 
 using nn::check::CallContext;
 using nn::check::SortingDispatcher;
-
-constexpr int64_t kHidden = 12, kExperts = 8, kTopK = 3;
-// The same sums in another order (6-measuring).
-constexpr double kLimit = 1e-5;
-
-at::Tensor random(at::IntArrayRef shape, uint64_t seed) {
-  return at::rand(shape, at::detail::createCPUGenerator(seed), at::kFloat);
-}
 
 // K different experts for each of T tokens.
 at::Tensor random_index(int64_t tokens, int64_t top_k, uint64_t seed) {

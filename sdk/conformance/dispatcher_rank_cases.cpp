@@ -2,28 +2,22 @@
 // the case where their calls do not match. Every rank knows its own result and gradients without
 // moving a row: expert e multiplies its rows by e + 1. Legend: T tokens of a rank, K choices, M
 // dispatched rows, H hidden, E experts, e local experts.
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/rand.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "keyseat/interfaces/dispatcher.h"
 #include "keyseat/mesh.h"
+#include "sdk/conformance/dispatcher_values.h"
 #include "sdk/conformance/subject.h"
 #include "tests/ranks/thread_comm.h"
 
 namespace keyseat::conformance {
 namespace {
 
-constexpr int64_t kHidden = 12, kExperts = 8, kTopK = 3, kEqualTokens = 7;
-constexpr double kLimit = 1e-5;
-
-at::Tensor random(at::IntArrayRef shape, uint64_t seed) {
-  return at::rand(shape, at::detail::createCPUGenerator(seed), at::kFloat);
-}
+constexpr int64_t kEqualTokens = 7;
 
 // How the tokens of a step lie on the ranks.
 struct Spread {

@@ -12,13 +12,13 @@
 namespace keyseat::conformance {
 namespace {
 
-constexpr int64_t kSeed = 17;
+constexpr int64_t kModelSeed = 17;
 constexpr double kShake = 0.05;
 constexpr int64_t kMostParameters = 50'000'000;
 
 at::Tensor normal(at::IntArrayRef shape, const std::string& purpose, double deviation) {
   const at::Tensor tensor = at::empty(shape, at::kFloat);
-  fill_normal(tensor, derive_seed(kSeed, purpose), deviation);
+  fill_normal(tensor, derive_seed(kModelSeed, purpose), deviation);
   return tensor;
 }
 
@@ -164,7 +164,7 @@ ModelRun Model::run(ModelParams& params, std::vector<Row> rows, const RunOptions
   services.recompute = options.recompute;
   services.events = &params;
   services.kernels = options.kernels;
-  services.seed = kSeed;
+  services.seed = kModelSeed;
   Executor executor(chain_, services);
   executor.begin_step(0, terms);
   std::vector<std::unique_ptr<Store>> stores;

@@ -18,7 +18,7 @@ constexpr int64_t kCut = 300;  // in the middle of a row
 constexpr int kSteps = 5;
 constexpr double kLr = 0.01;
 // The same sums and products in another order of rounding.
-constexpr double kLimit = 1e-6;
+constexpr double kUpdateLimit = 1e-6;
 
 at::Tensor random(int64_t size, uint64_t seed) {
   return at::rand({size}, at::detail::createCPUGenerator(seed), at::kFloat).sub(0.5);
@@ -79,9 +79,9 @@ void check_cut(const Subject& subject) {
   run(*optimizer, parts, 1, kSteps);
   const at::Tensor whole = whole_run(*subject.make<Optimizer>(), spec);
   expect_close("the first part of a cut parameter", parts[1].master, whole.slice(0, 0, kCut),
-               kLimit);
+               kUpdateLimit);
   expect_close("the second part of a cut parameter", parts[0].master,
-               whole.slice(0, kCut, kElements), kLimit);
+               whole.slice(0, kCut, kElements), kUpdateLimit);
 }
 
 void check_continued(const Subject& subject) {
@@ -165,7 +165,7 @@ void optimizer_cases(const Subject& subject, Cases& cases) {
     const ParamSpec spec = matrix();
     expect_close("the master of a scaled gradient",
                  whole_run(*subject.make<Optimizer>(), spec, 0.25),
-                 whole_run(*subject.make<Optimizer>(), spec), kLimit);
+                 whole_run(*subject.make<Optimizer>(), spec), kUpdateLimit);
   });
   cases.run("step: the compute copy follows the master", [&] { check_compute_copy(subject); });
   cases.run("step: it goes down a bowl", [&] { check_descends(subject); });

@@ -9,7 +9,7 @@
 namespace keyseat::conformance {
 namespace {
 
-constexpr double kLimit = 1e-5;  // several layouts against one process, fp32 (6-measuring)
+constexpr double kLayoutLimit = 1e-5;  // several layouts against one process, fp32 (6-measuring)
 constexpr int64_t kStates = 2;
 
 // A strategy that is ready to run the chain on one rank.
@@ -103,10 +103,10 @@ void check_gradients(const Subject& subject, const std::vector<std::string>& fre
   placed.write(testing::TestParams(chain, /*with_sinks=*/false, kSeed));
   const Gradients expected = testing::plain_gradients(chain, kSeed, small_rows());
   placed.run(small_rows());
-  expect_gradients(placed.gradients(), expected, kLimit);
+  expect_gradients(placed.gradients(), expected, kLayoutLimit);
   // A second window begins at zero and comes to the same.
   placed.run(small_rows());
-  expect_gradients(placed.gradients(), expected, kLimit);
+  expect_gradients(placed.gradients(), expected, kLayoutLimit);
 }
 
 double squares(const Gradients& gradients) {
@@ -141,7 +141,7 @@ void check_norm_groups(const Subject& subject) {
     }
   }
   const double expected = squares(owned(chain, placed.gradients()));
-  expect(std::abs(sum - expected) <= kLimit * expected,
+  expect(std::abs(sum - expected) <= kLayoutLimit * expected,
          fmt::format("the squares of the norm groups sum to {}, those of the gradients to {}: each "
                      "logical element counts once, tied ones too",
                      sum, expected));

@@ -10,7 +10,7 @@
 namespace keyseat::comm_test {
 namespace {
 
-std::string label(const CellGroup& cell, const char* what, at::ScalarType type, int64_t rows) {
+std::string sum_label(const CellGroup& cell, const char* what, at::ScalarType type, int64_t rows) {
   return fmt::format("{}: {} of {}, {} rows", cell.name, what, c10::toString(type), rows);
 }
 
@@ -30,7 +30,7 @@ void all_reduce(const CellGroup& cell, at::ScalarType type, int64_t rows, Checks
     at::Tensor tensor = values(cell.own(), rows, 3, type);
     cell.group.all_reduce(tensor, op)->wait();
     checks.expect(tensor.equal(reduced(cell.size(), rows, type, op)),
-                  label(cell, "all_reduce", type, rows));
+                  sum_label(cell, "all_reduce", type, rows));
   }
 }
 
@@ -43,7 +43,7 @@ void reduce_scatter(const CellGroup& cell, at::ScalarType type, const std::vecto
   cell.group.reduce_scatter(output, values(cell.own(), rows, 3, type), counts)->wait();
   const at::Tensor expected = reduced(cell.size(), rows, type, ReduceOp::kSum);
   checks.expect(output.equal(expected.narrow(0, first, own)),
-                label(cell, "reduce_scatter", type, rows));
+                sum_label(cell, "reduce_scatter", type, rows));
 }
 
 // Fractions whose sum depends on the order: all ranks have to come to the same bits.
@@ -55,7 +55,7 @@ void same_bits(const CellGroup& cell, int64_t rows, Checks& checks) {
       ->wait();
   for (int64_t peer = 0; peer < cell.size(); ++peer) {
     checks.expect(all.narrow(0, peer * rows, rows).equal(tensor),
-                  label(cell, "all_reduce to the same bits", at::kFloat, rows));
+                  sum_label(cell, "all_reduce to the same bits", at::kFloat, rows));
   }
 }
 

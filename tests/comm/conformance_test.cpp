@@ -6,11 +6,9 @@
 namespace keyseat::comm_test {
 namespace {
 
-constexpr double kLimit = 240;  // seconds; a hang, not a measure
-
 void conform(const std::string& plugin, int ranks) {
   Launched launched(ranks, {"cells", plugin, "--ranks-per-node", "2"});
-  const LaunchResult result = launched.wait(kLimit);
+  const LaunchResult result = launched.wait(kLaunchLimit);
   CHECK_MESSAGE(result.status == 0, result.output);
   CHECK(result.has(" checks, 0 failed"));
 }
@@ -24,7 +22,7 @@ TEST_CASE("comm/shm: conformance over 4 ranks") { conform("shm", 4); }
 TEST_CASE("comm/shm: no name in /dev/shm while it runs") {
   const auto before = shared_memory_names();
   Launched launched(2, {"spin", "shm"});
-  REQUIRE(launched.wait_for_output("spinning", kLimit));
+  REQUIRE(launched.wait_for_output("spinning", kLaunchLimit));
   CHECK(shared_memory_names() == before);
 }
 

@@ -12,14 +12,9 @@
 namespace keyseat::comm_test {
 namespace {
 
-constexpr double kLimit = 120;
 constexpr double kTimeout = 5;
 // What starting processes and reading their ends may take on a busy machine.
 constexpr double kSlack = 5;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // One rank gets a signal at a random moment, from the start of the ranks on.
 void strike(const std::string& plugin, int signal, int rounds, unsigned seed) {
@@ -29,7 +24,7 @@ void strike(const std::string& plugin, int signal, int rounds, unsigned seed) {
     const int ranks = round % 2 == 0 ? 2 : 4;
     Launched launched(ranks, {"spin", plugin, "--timeout", std::to_string(kTimeout)});
     // Half of the rounds strike while the ranks run, half while they start.
-    if (round % 4 < 2) REQUIRE(launched.wait_for_output("spinning", kLimit));
+    if (round % 4 < 2) REQUIRE(launched.wait_for_output("spinning", kLaunchLimit));
     const auto victim = static_cast<size_t>(random() % static_cast<unsigned>(ranks));
     const auto delay = std::chrono::milliseconds(random() % 1500);
     pid_t pid = -1;
@@ -37,7 +32,7 @@ void strike(const std::string& plugin, int signal, int rounds, unsigned seed) {
     std::this_thread::sleep_for(delay);
     REQUIRE(kill(pid, signal) == 0);
     const double struck = now();
-    const LaunchResult result = launched.wait(kLimit);
+    const LaunchResult result = launched.wait(kLaunchLimit);
     const double seconds = now() - struck;
     CAPTURE(round);
     CAPTURE(victim);
@@ -64,11 +59,11 @@ TEST_CASE("slow: comm/shm: stopped 20 times at random") { strike("shm", SIGSTOP,
 TEST_CASE("comm: a dead rank is named with its last collective and unit") {
   for (const char* plugin : {"gloo", "shm"}) {
     Launched launched(2, {"spin", plugin, "--timeout", "5"});
-    REQUIRE(launched.wait_for_output("spinning", kLimit));
+    REQUIRE(launched.wait_for_output("spinning", kLaunchLimit));
     std::this_thread::sleep_for(std::chrono::seconds(1));  // a sign of life is sent
     const pid_t pid = launched.rank_processes()[1];
     kill(pid, SIGKILL);
-    const LaunchResult result = launched.wait(kLimit);
+    const LaunchResult result = launched.wait(kLaunchLimit);
     CHECK_MESSAGE(result.has(fmt::format("rank 1 (process {} on", pid)), result.output);
     CHECK_MESSAGE(result.has("died: its connection ended"), result.output);
     CHECK_MESSAGE(result.has("rank 1's last collective: #"), result.output);
@@ -80,7 +75,7 @@ TEST_CASE("comm: a dead rank is named with its last collective and unit") {
 
 TEST_CASE("comm: a rank that lives but stands still is named") {
   Launched launched(2, {"stand_still", "shm", "--timeout", "3"});
-  const LaunchResult result = launched.wait(kLimit);
+  const LaunchResult result = launched.wait(kLaunchLimit);
   CHECK_MESSAGE(result.has("is alive but made no progress for"), result.output);
   CHECK_MESSAGE(result.has("rank 1 (process"), result.output);
   CHECK(result.status == 4);
@@ -90,7 +85,7 @@ TEST_CASE("comm: a rank that lives but stands still is named") {
 TEST_CASE("comm: a rank that fails ends the others, and its own message is there") {
   for (const char* plugin : {"gloo", "shm"}) {
     Launched launched(4, {"fail", plugin});
-    const LaunchResult result = launched.wait(kLimit);
+    const LaunchResult result = launched.wait(kLaunchLimit);
     CHECK_MESSAGE(result.has("R6 rank 1 cannot read its data [rank 1 of 4]"), result.output);
     // The three others say the same thing once.
     CHECK_MESSAGE(result.has("[ranks 0, 2-3 of 4]"), result.output);
@@ -106,7 +101,7 @@ TEST_CASE("comm: ranks that disagree in kind, size, dtype or order stop with bot
       CAPTURE(plugin);
       CAPTURE(how);
       Launched launched(2, {"disagree", plugin, how, "--timeout", "20"});
-      const LaunchResult result = launched.wait(kLimit);
+      const LaunchResult result = launched.wait(kLaunchLimit);
       CHECK_MESSAGE(result.has("ranks 0 and 1 disagree in a collective"), result.output);
       if (how != "order") {
         CHECK_MESSAGE(result.has("(" + how + ")"), result.output);
@@ -124,7 +119,7 @@ TEST_CASE("comm: ranks that disagree in kind, size, dtype or order stop with bot
 
 TEST_CASE("comm: ranks with different configurations stop with both sides (C5)") {
   Launched launched(2, {"configuration", "shm"});
-  const LaunchResult result = launched.wait(kLimit);
+  const LaunchResult result = launched.wait(kLaunchLimit);
   CHECK_MESSAGE(result.has("C5 ranks 0 and 1 do not run the same configuration"), result.output);
   CHECK_MESSAGE(result.has("[all 2 ranks]"), result.output);
   CHECK_MESSAGE(result.has("rank 0: expert = 1"), result.output);

@@ -17,10 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 fs::path folder_of_executables() { return fs::canonical("/proc/self/exe").parent_path(); }
 
 std::string contents(const fs::path& file) {
@@ -40,6 +36,10 @@ std::string variable(const std::string& environment, const std::string& name) {
 }
 
 }  // namespace
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 Launched::Launched(int ranks, const std::vector<std::string>& arguments) : ranks_(ranks) {
   static int count = 0;

@@ -15,6 +15,11 @@ struct LaunchResult {
   bool has(const std::string& text) const { return output.find(text) != std::string::npos; }
 };
 
+// A hang, not a measure: what waits for a launch ends after so many seconds.
+inline constexpr double kLaunchLimit = 240;
+
+double now();  // seconds, monotonic
+
 class Launched {
  public:
   // keyseat launch -n RANKS --program keyseat_comm_rank -- ARGUMENTS --token (one of its own)

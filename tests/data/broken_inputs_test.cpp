@@ -13,7 +13,7 @@ std::string text_record(const std::string& question) {
          R"("},{"role":"assistant","content":"x"}]})";
 }
 
-std::string video_record(const std::string& video) {
+std::string tar_record(const std::string& video) {
   return R"({"messages":[{"role":"user","content":[{"type":"video",)" + video +
          R"(}]},{"role":"assistant","content":"x"}]})";
 }
@@ -57,7 +57,7 @@ std::vector<Case> write_broken(const TempFolder& folder) {
       {"", digit_record("good.png")},
       {"", digit_record("jpeg_named.png")},
       {"", text_record("a text")},
-      {"", video_record(R"("video":["small.png","small.png","small.png"],"fps":2)")},
+      {"", tar_record(R"("video":["small.png","small.png","small.png"],"fps":2)")},
       {"truncated", digit_record("cut.jpg")},
       {"unknown_format", digit_record("notes.jpg")},
       {"unsupported_format", digit_record("gif.png")},
@@ -75,9 +75,9 @@ std::vector<Case> write_broken(const TempFolder& folder) {
       {"unknown_role", R"({"messages":[{"role":"wizard","content":"x"}]})"},
       {"placeholder_mismatch", text_record("stray <|image_pad|>")},
       {"too_long", text_record(std::string(9000, 'q'))},
-      {"frame_sizes", video_record(R"("video":["small.png","wide.png"],"fps":2)")},
+      {"frame_sizes", tar_record(R"("video":["small.png","wide.png"],"fps":2)")},
       {"too_many_frames",
-       video_record(R"("video":["small.png","small.png","small.png","small.png"],"fps":2)")},
+       tar_record(R"("video":["small.png","small.png","small.png","small.png"],"fps":2)")},
   };
   std::string lines;
   for (const Case& one : cases) lines += one.record + "\n";

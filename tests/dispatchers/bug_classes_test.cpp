@@ -1,6 +1,7 @@
 // Faults that implementations of expert parallelism are known for, each in the smallest layout that
 // shows it, with the change of our code that brings it back. The number is that of the list in
 // README.md of this folder.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -27,11 +27,11 @@ at::Tensor normal(at::IntArrayRef shape, uint64_t seed) {
 }
 
 // Inputs of all ranks and of the one process alike.
-struct Values {
+struct LayerValues {
   std::vector<at::Tensor> x, weight, dy;  // per rank; fp32
   at::Tensor up_EIH, down_EHI;
 
-  explicit Values(const DispatcherCase& test) {
+  explicit LayerValues(const DispatcherCase& test) {
     for (size_t rank = 0; rank < test.index.size(); ++rank) {
       const int64_t tokens = test.index[rank].size(0), top_k = test.index[rank].size(1);
       x.push_back(normal({tokens, test.hidden}, 10 + rank));
@@ -49,7 +49,7 @@ struct Results {
 };
 
 // What the layer means: y = sum over choices of weight * down(up(x)).
-Results one_process(const DispatcherCase& test, const Values& values) {
+Results one_process(const DispatcherCase& test, const LayerValues& values) {
   const at::Tensor x = at::cat(values.x).requires_grad_();
   const at::Tensor weight = at::cat(values.weight).requires_grad_();
   const at::Tensor up = values.up_EIH.clone().requires_grad_();
@@ -73,10 +73,10 @@ at::Tensor with_poisoned_tail(const at::Tensor& rows, int64_t used) {
   return poisoned;
 }
 
-class RankRun {
+class LayerRank {
  public:
-  RankRun(const DispatcherCase& test, const DispatcherLayout& layout, const Values& values,
-          int64_t rank, ThreadComm& comm, Dispatcher& dispatcher, std::vector<std::string>& wrong)
+  LayerRank(const DispatcherCase& test, const DispatcherLayout& layout, const LayerValues& values,
+            int64_t rank, ThreadComm& comm, Dispatcher& dispatcher, std::vector<std::string>& wrong)
       : test_(test),
         layout_(layout),
         values_(values),
@@ -198,7 +198,7 @@ class RankRun {
 
   const DispatcherCase& test_;
   const DispatcherLayout& layout_;
-  const Values& values_;
+  const LayerValues& values_;
   int64_t rank_;
   Mesh mesh_;
   ThreadComm& comm_;
@@ -261,7 +261,7 @@ std::vector<std::string> dispatcher_differences(const DispatcherCase& test,
                                                 const DispatcherLayout& layout,
                                                 const MakeDispatcher& make,
                                                 const DispatcherLimits& limits) {
-  const Values values(test);
+  const LayerValues values(test);
   std::vector<Results> ranks(static_cast<size_t>(layout.world()));
   std::vector<std::string> wrong;
   std::mutex mutex;
@@ -276,7 +276,7 @@ std::vector<std::string> dispatcher_differences(const DispatcherCase& test,
               {test.experts, test.index[0].size(1), test.hidden, test.capacity > 0},
               layout.mesh(rank));
           if (!refused.empty()) throw Error(refused);
-          RankRun run(test, layout, values, rank, comm, *dispatcher, own);
+          LayerRank run(test, layout, values, rank, comm, *dispatcher, own);
           ranks[static_cast<size_t>(rank)] = run.run(limits.traffic);
           const std::lock_guard<std::mutex> lock(mutex);
           wrong.insert(wrong.end(), own.begin(), own.end());

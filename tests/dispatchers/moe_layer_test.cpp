@@ -1,6 +1,7 @@
 // The whole mixture-of-experts layer on several ranks against one process with all experts: router,
 // dispatcher, grouped experts, statistics; and what must not happen twice when it runs again.
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>

@@ -39,9 +39,9 @@ LossSettings losses() {
 }
 
 // Everything that one rank runs.
-class RankRun {
+class LayoutRank {
  public:
-  RankRun(const LayoutChoice& choice, const LayoutModel& model, int64_t rank)
+  LayoutRank(const LayoutChoice& choice, const LayoutModel& model, int64_t rank)
       : choice_(choice),
         model_(model),
         rank_(rank),
@@ -126,7 +126,7 @@ class RankRun {
   train::StepCounts forward_backward(Comm& comm, const StepShape& shape, int64_t step) {
     std::vector<Row> rows;
     for (size_t m = 0; m < shape.size(); ++m) rows.push_back(row_of(shape, step, m));
-    const train::StepCounts counts = train::gather_counts(rows, comm, choice_.world);
+    const train::StepCounts counts = train::gather_counts(rows, comm, mesh_);
     RowCounts normalisers = counts.total;
     if (KEYSEAT_MUTATED("mean_of_means")) {
       RowCounts own;
@@ -227,15 +227,15 @@ StepShape mixed_step() {
 }
 
 Problems layout_problems(const LayoutChoice& choice, const LayoutModel& model) {
-  return RankRun(choice, model, 0).problems();
+  return LayoutRank(choice, model, 0).problems();
 }
 
 LayoutResult run_layout(const LayoutChoice& choice, const LayoutModel& model,
                         const StepShape& shape, int64_t steps) {
   // Made here: only the runs themselves are parallel.
-  std::vector<std::unique_ptr<RankRun>> ranks;
+  std::vector<std::unique_ptr<LayoutRank>> ranks;
   for (int64_t rank = 0; rank < choice.world; ++rank)
-    ranks.push_back(std::make_unique<RankRun>(choice, model, rank));
+    ranks.push_back(std::make_unique<LayoutRank>(choice, model, rank));
   std::vector<LayoutResult> results(ranks.size());
   ThreadWorldOptions options;
   options.world = choice.world;

@@ -3,6 +3,7 @@
 // node before it crosses back. Legend: T tokens, K choices, M dispatched rows, H hidden, E experts.
 #pragma once
 
+#include "keyseat/interfaces/comm.h"
 #include "keyseat/nn/row_route.h"
 
 namespace keyseat_dispatcher_hybrid_ep {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "keyseat/registry.h"
 #include "nn/testing.h"
 #include "tests/dispatchers/layer.h"
 

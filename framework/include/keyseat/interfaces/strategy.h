@@ -21,7 +21,7 @@
 
 namespace keyseat {
 
-inline constexpr int kStrategyAbi = 3;
+inline constexpr int kStrategyAbi = 4;
 
 // What a strategy may know before anything is allocated.
 struct StrategyFacts {
