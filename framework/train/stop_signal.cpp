@@ -1,22 +1,26 @@
 #include "train/stop_signal.h"
 
 #include <unistd.h>
+#include <atomic>
 #include <csignal>
 
 namespace keyseat::train {
 
 namespace {
 
-volatile std::sig_atomic_t received = 0;
+// 0, or the first signal. Two signals may be handled on two threads at once: exactly one of them is
+// the first.
+std::atomic<int> received{0};
+static_assert(std::atomic<int>::is_always_lock_free, "what a signal handler may use");
 
 // Only what a signal handler may do.
 void on_signal(int signal) {
-  if (received != 0) {
+  int none = 0;
+  if (!received.compare_exchange_strong(none, signal)) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
     return;
   }
-  received = signal;
   constexpr char kText[] =
       "keyseat: saving a checkpoint behind this step, then stopping; a second signal stops at "
       "once\n";
@@ -41,8 +45,8 @@ void watch_stop_signals() {
 bool stop_requested() { return received != 0; }
 
 const char* stop_signal_name() {
-  if (received == SIGTERM) return "SIGTERM";
-  return received == SIGINT ? "SIGINT" : "";
+  const int signal = received;
+  return signal == SIGTERM ? "SIGTERM" : signal == SIGINT ? "SIGINT" : "";
 }
 
 void forget_stop_signals() {

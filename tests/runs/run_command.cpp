@@ -65,6 +65,8 @@ void Command::send(int signal) {
   if (!ended_) ::kill(pid_, signal);
 }
 
+std::string Command::err() const { return bytes_of(err_); }
+
 Ending Command::wait(double seconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (running()) {

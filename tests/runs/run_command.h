@@ -43,6 +43,7 @@ class Command {
 
   bool running();
   void send(int signal);
+  std::string err() const;  // what it wrote to stderr so far
   // Waits at most `seconds`, then kills it.
   Ending wait(double seconds = 120);
 

@@ -68,12 +68,16 @@ TEST_CASE("stopped runs: 20 random moments, SIGTERM or SIGKILL; the result is bi
     const Ending ending = command.wait();
     INFO("moment " << moment << ", signal " << signal << ", status " << ending.status << "\n"
                    << ending.err);
+    if (ending.status == 0) {  // this process was held up for hundreds of steps
+      MESSAGE("the run ended by itself at moment " << moment);
+      break;
+    }
     if (ending.status == keyseat::train::kStoppedStatus) {
       ++saved;
       CHECK(signal == SIGTERM);
       CHECK(has(ending.out, "stopped by SIGTERM behind "));
     } else {
-      REQUIRE(ending.signal == signal);  // a run that ended by itself would be one moment less
+      REQUIRE(ending.signal == signal);
       ++(signal == SIGKILL ? killed : early);
     }
   }
@@ -102,7 +106,14 @@ TEST_CASE("stopped runs: killed while a checkpoint is being written") {
     // What an earlier attempt left is cleared away with the next complete checkpoint.
     const bool before = left_partial(run);
     if (before) wait_until(command, [&] { return !left_partial(run); });
-    wait_until(command, [&] { return left_partial(run); });
+    wait_until(command, [&] {
+      if (!left_partial(run)) return false;
+      // It may be complete by now: looked at again while nothing moves.
+      command.send(SIGSTOP);
+      if (left_partial(run)) return true;
+      command.send(SIGCONT);
+      return false;
+    });
     command.send(SIGKILL);
     const Ending ending = command.wait();
     if (ending.signal == SIGKILL && left_partial(run)) ++partial;
@@ -115,19 +126,30 @@ TEST_CASE("stopped runs: killed while a checkpoint is being written") {
 }
 
 TEST_CASE("stopped runs: the second signal ends the run at once") {
-  const Scratch scratch;
-  Command command(train_arguments(
-      scratch / "run", {"--set", "run.steps=100000", "--set", "data.options.micro_batch_size=64",
-                        "--set", "data.options.global_batch_size=2048"}));
-  REQUIRE(wait_until(command, [&] { return steps_done(scratch / "run") > 0; }));
-  command.send(SIGINT);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  command.send(SIGTERM);
-  const Ending ending = command.wait(20);
-  // Where both were pending, the system may hand them over in either order.
-  CHECK((ending.signal == SIGTERM || ending.signal == SIGINT));
-  CHECK(has(ending.err, "a second signal stops at once"));
-  CHECK_FALSE(fs::exists(scratch / "run" / "checkpoints" / "latest"));
+  // The first signal is sent into the middle of a step. Where this process is held up for so long
+  // that the step ends before the second one, the run saves and stops, and the attempt says
+  // nothing.
+  constexpr int kAttempts = 10;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const Scratch scratch;
+    const fs::path run = scratch / "run";
+    Command command(train_arguments(
+        run, {"--set", "run.steps=100000", "--set", "data.options.micro_batch_size=64", "--set",
+              "data.options.global_batch_size=2048"}));
+    REQUIRE(wait_until(command, [&] { return steps_done(run) > 0; }));
+    const double step_seconds = metrics_of(run).at(0).at("seconds").get<double>();
+    std::this_thread::sleep_for(std::chrono::duration<double>(step_seconds / 2));
+    command.send(SIGINT);
+    const auto noticed = [&] { return has(command.err(), "a second signal stops at once"); };
+    REQUIRE(wait_until(command, noticed));
+    command.send(SIGTERM);
+    const Ending ending = command.wait();
+    if (ending.status == keyseat::train::kStoppedStatus) continue;
+    CHECK_MESSAGE(ending.signal == SIGTERM, ending.err);
+    CHECK_FALSE(fs::exists(run / "checkpoints" / "latest"));
+    return;
+  }
+  FAIL("in " << kAttempts << " attempts no second signal came within the step of the first one");
 }
 
 TEST_CASE(

@@ -3,6 +3,8 @@
 #include <ATen/ops/zeros.h>
 #include <doctest/doctest.h>
 
+#include <chrono>
+#include <future>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
@@ -60,16 +62,18 @@ TEST_CASE("comm/gloo: an interface that is not there is R2") {
 TEST_CASE("comm/gloo: a wait that ends early leaves the operation as it is") {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::atomic<int> right{0};
+  std::promise<void> waited;  // rank 1 comes only when rank 0 has given up waiting for it
   const auto rank_main = [&](int64_t rank) {
     const auto comm = make_gloo();
     comm->connect(rendezvous_of(rank, store.get()));
     keyseat::CommGroup& group = comm->group({0, 1}, CommChannel::kCompute);
     group.barrier();
     at::Tensor sum = at::arange(5, at::kFloat), message = at::arange(5, at::kFloat);
-    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    if (rank == 1) waited.get_future().wait_for(std::chrono::seconds(20));
     auto reduce = group.all_reduce(sum, keyseat::ReduceOp::kSum);
     auto move = rank == 0 ? group.receive(message.zero_(), 1) : group.send(message, 0);
     if (rank == 0 && !move->wait_for(0.01) && !reduce->wait_for(0.01)) ++right;
+    if (rank == 0) waited.set_value();
     reduce->wait();
     move->wait();
     right += sum.equal(at::arange(5, at::kFloat).mul(2)) ? 1 : 0;
