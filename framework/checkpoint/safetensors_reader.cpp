@@ -53,14 +53,13 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-struct Located {
-  StoredTensor stored;
-  std::shared_ptr<const MappedFile> file;
-};
-
 }  // namespace
 
 struct SafetensorsReader::Impl {
+  struct Located {
+    StoredTensor stored;
+    std::shared_ptr<const std::byte> file;  // its first byte; keeps it mapped
+  };
   std::map<std::string, Located> tensors;
   std::map<std::string, std::string> metadata;
 
@@ -77,8 +76,9 @@ struct SafetensorsReader::Impl {
     if (!file) return file.problem();
     auto header = checkpoint::parse_safetensors_header(file.value()->bytes(), path);
     if (!header) return header.problem();
+    const std::shared_ptr<const std::byte> begin(file.value(), file.value()->bytes().data());
     for (auto& [name, stored] : header.value().tensors) {
-      if (!tensors.emplace(name, Located{std::move(stored), file.value()}).second) {
+      if (!tensors.emplace(name, Located{std::move(stored), begin}).second) {
         return Problem{Code::kR6Data,
                        {path, 0, 0},
                        "tensor \"" + name + "\" stands in two files of this checkpoint",
@@ -155,8 +155,8 @@ std::vector<int64_t> SafetensorsReader::shape(const std::string& name) const {
 }
 
 at::Tensor SafetensorsReader::tensor(const std::string& name) const {
-  const Located& located = impl_->at(name);
-  const auto* begin = located.file->bytes().data() + located.stored.begin;
+  const auto& located = impl_->at(name);
+  const std::byte* begin = located.file.get() + located.stored.begin;
   auto* data = const_cast<std::byte*>(begin);  // read-only by convention, as the header says
   if (reinterpret_cast<uintptr_t>(data) % c10::elementSize(located.stored.dtype) == 0) {
     return at::from_blob(
