@@ -64,6 +64,7 @@ at::Tensor reduced(const std::vector<at::Tensor>& parts, ReduceOp op) {
 }
 
 bool kinds_fit(const Call& a, const Call& b) {
+  if (a.channel != b.channel) return false;
   if (a.kind == CallKind::kSend) return b.kind == CallKind::kReceive;
   return a.kind == b.kind;
 }
@@ -92,9 +93,10 @@ std::string Call::text() const {
                ? fmt::format("{} [{}]", c10::toString(t.scalar_type()), fmt::join(t.sizes(), ", "))
                : std::string("nothing");
   };
-  return fmt::format("{} of {} into {}, counts [{}] -> [{}], root {}", kind_name(kind),
+  return fmt::format("{} of {} into {}, counts [{}] -> [{}], root {}{}", kind_name(kind),
                      tensor(input), tensor(output), fmt::join(counts, ", "),
-                     fmt::join(output_counts, ", "), root);
+                     fmt::join(output_counts, ", "), root,
+                     channel == CommChannel::kParameters ? ", of parameters" : "");
 }
 
 bool Round::complete() const {

@@ -50,15 +50,18 @@ class ThreadWork final : public Work {
 
 class ThreadGroup final : public CommGroup {
  public:
-  ThreadGroup(std::shared_ptr<ThreadWorldState> state, std::vector<int64_t> ranks, int64_t rank)
-      : state_(std::move(state)), ranks_(std::move(ranks)) {
+  ThreadGroup(std::shared_ptr<ThreadWorldState> state, std::vector<int64_t> ranks,
+              CommChannel channel, int64_t rank)
+      : state_(std::move(state)), ranks_(std::move(ranks)), channel_(channel) {
     const auto found = std::find(ranks_.begin(), ranks_.end(), rank);
     if (found == ranks_.end()) {
       broken(fmt::format("rank {} asks for the group [{}]", rank, fmt::join(ranks_, ", ")));
     }
     member_ = static_cast<size_t>(found - ranks_.begin());
   }
-  const std::vector<int64_t>& ranks() const { return ranks_; }
+  bool is(const std::vector<int64_t>& ranks, CommChannel channel) const {
+    return ranks_ == ranks && channel_ == channel;
+  }
   int64_t size() const override { return static_cast<int64_t>(ranks_.size()); }
   int64_t rank() const override { return static_cast<int64_t>(member_); }
 
@@ -143,12 +146,14 @@ class ThreadGroup final : public CommGroup {
     return post(std::move(call), ranks_, member_);
   }
   std::unique_ptr<Work> post(Call call, const std::vector<int64_t>& ranks, size_t member) {
+    call.channel = channel_;
     return std::make_unique<ThreadWork>(state_, state_->post(ranks, member, std::move(call)),
                                         member);
   }
 
   std::shared_ptr<ThreadWorldState> state_;
   std::vector<int64_t> ranks_;
+  CommChannel channel_;
   size_t member_ = 0;
 };
 
@@ -160,11 +165,11 @@ ThreadComm::~ThreadComm() = default;
 
 void ThreadComm::connect(const Rendezvous& /*rendezvous*/) {}
 
-CommGroup& ThreadComm::group(const std::vector<int64_t>& ranks, CommChannel /*channel*/) {
+CommGroup& ThreadComm::group(const std::vector<int64_t>& ranks, CommChannel channel) {
   for (const auto& group : groups_) {
-    if (static_cast<ThreadGroup&>(*group).ranks() == ranks) return *group;
+    if (static_cast<ThreadGroup&>(*group).is(ranks, channel)) return *group;
   }
-  groups_.push_back(std::make_unique<ThreadGroup>(state_, ranks, rank_));
+  groups_.push_back(std::make_unique<ThreadGroup>(state_, ranks, channel, rank_));
   return *groups_.back();
 }
 

@@ -34,7 +34,8 @@ struct LinkBytes {
 struct RecordedCall {
   std::string kind;            // "all_to_all"
   std::vector<int64_t> ranks;  // of the group
-  LinkBytes sent;
+  CommChannel channel = CommChannel::kCompute;
+  LinkBytes sent = {};
 };
 
 struct ThreadWorldOptions {
@@ -50,7 +51,7 @@ class ThreadComm final : public Comm {
   ThreadComm(std::shared_ptr<ThreadWorldState> state, int64_t rank);
   ~ThreadComm() override;
   void connect(const Rendezvous& rendezvous) override;  // nothing to do: the world exists
-  // Channels do not matter here: the calls of all of them are compared in one order.
+  // The calls of all channels are compared in one order, which no real communicator asks for.
   CommGroup& group(const std::vector<int64_t>& ranks,
                    CommChannel channel = CommChannel::kCompute) override;
 

@@ -52,7 +52,7 @@ bool ThreadWorldState::same_node(int64_t a, int64_t b) const {
 }
 
 void ThreadWorldState::record(int64_t rank, const std::vector<int64_t>& ranks, const Call& call) {
-  RecordedCall recorded{call.text().substr(0, call.text().find(' ')), ranks, {}};
+  RecordedCall recorded{call.text().substr(0, call.text().find(' ')), ranks, call.channel};
   const auto from =
       static_cast<size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
   for (size_t to = 0; to < ranks.size(); ++to) {

@@ -36,6 +36,7 @@ struct Call {
   std::vector<int64_t> output_counts = {};  // all_to_all
   ReduceOp op = ReduceOp::kSum;
   int64_t root = 0;
+  CommChannel channel = CommChannel::kCompute;
 
   std::string text() const;
 };

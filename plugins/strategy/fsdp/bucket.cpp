@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "keyseat/memory.h"
+#include "keyseat/mutation.h"
 #include "keyseat/random.h"
 
 namespace keyseat_strategy_fsdp {
@@ -121,8 +122,9 @@ at::Tensor Bucket::read(const at::Tensor& shard, int slice, const ParamSpec& spe
 
 void Bucket::write(const at::Tensor& shard, int slice, const at::Tensor& value) const {
   const at::NoGradGuard no_grad;
-  const OwnRange own = own_range(slice);
+  OwnRange own = own_range(slice);
   if (own.count == 0) return;
+  if (KEYSEAT_MUTATED("first_part_on_every_rank")) own.in_global = 0;
   shard.narrow(0, own.in_shard, own.count)
       .copy_(value.reshape({-1}).narrow(0, own.in_global, own.count));
 }

@@ -71,9 +71,9 @@ void Fsdp::finish() {
 // forward in chain order, backward in reverse. Its units run backward together or not at all.
 const Params& Fsdp::before_forward(int unit, bool training) {
   const int group = layout_.group_of[unit];
+  if (group >= 0 && unit == layout_.groups[group].units.front()) gathers_->enter(group);
   if (trace_.on()) trace_.begin(Trace::Lane::kCompute, label(unit, false));
   if (group < 0) return no_params_;
-  if (unit == layout_.groups[group].units.front()) gathers_->enter(group);
   return training ? groups_[group]->trained(unit) : groups_[group]->untracked(unit);
 }
 
@@ -85,12 +85,12 @@ void Fsdp::after_forward(int unit) {
 
 const Params& Fsdp::before_backward(int unit) {
   const int group = layout_.group_of[unit];
-  if (trace_.on()) trace_.begin(Trace::Lane::kCompute, label(unit, true));
-  if (group < 0) return no_params_;
-  if (unit == layout_.groups[group].units.back()) {
+  if (group >= 0 && unit == layout_.groups[group].units.back()) {
     gathers_->enter(group);
     reducer_->before_backward(group);
   }
+  if (trace_.on()) trace_.begin(Trace::Lane::kCompute, label(unit, true));
+  if (group < 0) return no_params_;
   return groups_[group]->trained(unit);
 }
 

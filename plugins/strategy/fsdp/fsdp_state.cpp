@@ -12,6 +12,8 @@ std::vector<OptimizerShard>& Fsdp::shards(int64_t states) {
   if (!shards_.empty()) return shards_;
   for (const auto& bucket : buckets_) {
     if (!bucket->layout().trained) continue;
+    // As a step on zero gradients, which makes states and decays what they belong to.
+    if (KEYSEAT_MUTATED("states_made_by_a_step")) bucket->master().mul_(0.999);
     bucket->make_states(states);
     bucket->add_shards(*chain_, shards_);
   }

@@ -1,11 +1,15 @@
+#include <ATen/Context.h>
 #include <ATen/ops/equal.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <doctest/doctest.h>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
+#include "keyseat/memory.h"
 #include "tests/ranks/layout_run.h"
 #include "tests/ranks/thread_comm.h"
+#include "tests/skip.h"
 #include "train/model_fixture.h"
 #include "train/test_units.h"
 
@@ -313,10 +317,73 @@ TEST_CASE("fsdp: gathered values keep their address and version; released ones r
 
 namespace {
 
+// What options make of a step of two rows over four equal units, on one of two ranks.
+struct StepCalls {
+  std::map<std::string, int> count;  // by kind of call
+  std::set<const void*> addresses;   // where parameters were gathered
+};
+
+StepCalls calls_of_step(const Values& options) {
+  const std::vector<std::vector<Row>> steps{
+      {testing::make_row(2, 3, 1), testing::make_row(2, 1, 2)}};
+  std::array<NotedUnits, 2> noted;
+  StepCalls result;
+  ThreadWorld({.world = 2}).run([&](int64_t rank, ThreadComm& comm) {
+    NotedUnits& units = noted[static_cast<size_t>(rank)];
+    const Chain chain = testing::chain_of(units.blocks());
+    const PlacedRank placed(with(kStrict, options), facts_of(rank, 2), chain, comm);
+    comm.take_calls();
+    run_steps(*placed.strategy, chain, placed.mesh, comm, steps);
+    if (rank != 0) return;
+    for (const RecordedCall& call : comm.take_calls()) {
+      ++result.count[call.kind];
+      // Gathers of parameters have connections of their own.
+      const bool gathers = call.kind == "all_gather";
+      CHECK((call.channel == CommChannel::kParameters) == gathers);
+    }
+    for (const NotedUnits::Seen& seen : units.seen)
+      result.addresses.insert(seen.addresses.begin(), seen.addresses.end());
+  });
+  return result;
+}
+
+int gathers(const Values& options) { return calls_of_step(options).count["all_gather"]; }
+int reductions(const Values& options) { return calls_of_step(options).count["reduce_scatter"]; }
+
+}  // namespace
+
+TEST_CASE("fsdp: what is gathered and reduced how often follows from the options") {
+  const auto reshard = [](const char* when) {
+    return Values{{"reshard_after_forward", std::string(when)}};
+  };
+  // Per row four forward and four backward; auto: neither the last unit's backward nor the first
+  // unit's next forward gathers again.
+  CHECK(gathers(reshard("always")) == 2 * 8);
+  CHECK(gathers(reshard("auto")) == 2 * 7 - 1);
+  CHECK(gathers(reshard("never")) == 4);
+  CHECK(gathers({}) == gathers(reshard("auto")));
+
+  CHECK(reductions({{"accumulate", std::string("sharded")}}) == 2 * 4);
+  CHECK(reductions({{"accumulate", std::string("full")}}) == 4);
+  CHECK(reductions({}) == 2 * 4);
+
+  // Each unit has 8 x 8 (the first 8 x 6) fp32 values: two reach 300 bytes.
+  CHECK(reductions({{"min_bytes", int64_t{300}}}) == 2 * 2);
+  CHECK(gathers({{"min_bytes", int64_t{1} << 40}}) == 1);
+
+  for (const int64_t prefetch : {0, 1, 2, 3, 64}) {
+    const StepCalls calls = calls_of_step({{"prefetch", prefetch}});
+    CHECK(static_cast<int64_t>(calls.addresses.size()) == std::min<int64_t>(prefetch + 1, 4));
+  }
+}
+
+namespace {
+
 // How many units were computed while the gather of the next one was on its way, and how many had to
 // be.
 struct Overlap {
   int overlapped = 0, expected = 0;
+  int in_first = 0;  // gathers begun before the first unit was computed, its own included
 };
 
 Overlap overlap_in(const std::string& path) {
@@ -342,13 +409,14 @@ Overlap overlap_in(const std::string& path) {
   Overlap overlap;
   for (size_t i = 0; i + 1 < spans.size(); ++i) {
     if (spans[i].unit == spans[i + 1].unit) continue;  // the last unit stays gathered
-    double begun = 0;
+    double begun = std::numeric_limits<double>::infinity();
     for (double time : gathers[spans[i + 1].unit]) {
       if (time < spans[i + 1].begin) begun = time;
     }
     ++overlap.expected;
     overlap.overlapped += begun < spans[i].end ? 1 : 0;
   }
+  for (const auto& [unit, times] : gathers) overlap.in_first += times[0] < spans[0].end ? 1 : 0;
   return overlap;
 }
 
@@ -376,6 +444,7 @@ TEST_CASE("fsdp: the trace shows the next gather begun before a unit's computati
   CHECK(ahead.expected == 6);  // three steps forward, three back
   CHECK(ahead.overlapped == ahead.expected);
   CHECK(traced_overlap(0).overlapped == 0);  // the check itself can fail
+  for (const int prefetch : {0, 1, 2, 3}) CHECK(traced_overlap(prefetch).in_first == prefetch + 1);
 }
 
 TEST_CASE("fsdp: a trace that cannot be written stops the run") {
@@ -386,6 +455,77 @@ TEST_CASE("fsdp: a trace that cannot be written stops the run") {
     PlacedRank({{"trace", std::string("/proc/none/trace")}}, facts_of(0, 1), chain, *self);
   });
   CHECK(problem.code == Code::kR7File);
+}
+
+TEST_CASE("fsdp: every rank holds its share of parameters, gradients and optimizer state") {
+  install_caching_allocator(size_t{64} << 20);
+  if (!caching_allocator_installed()) KEYSEAT_SKIP("tensors bypass the ledger of memory");
+  const Chain chain = testing::chain_of(testing::small_blocks({{"vocab_size", int64_t{4000}}}));
+  const auto bytes_of = [](MemoryCategory category) {
+    return static_cast<double>(memory_statistics().categories[static_cast<size_t>(category)]);
+  };
+  for (const int64_t world : {1, 2, 4}) {
+    CAPTURE(world);
+    const double parameters = bytes_of(MemoryCategory::kParameters),
+                 gradients = bytes_of(MemoryCategory::kGradients),
+                 optimizer = bytes_of(MemoryCategory::kOptimizer);
+    ThreadWorld({.world = world}).run([&](int64_t rank, ThreadComm& comm) {
+      const PlacedRank placed({{"min_bytes", int64_t{0}}}, facts_of(rank, world), chain, comm);
+      placed.strategy->shards(2);
+      std::vector<int64_t> ranks(static_cast<size_t>(world));
+      std::iota(ranks.begin(), ranks.end(), 0);
+      comm.group(ranks).barrier();
+      if (rank == 0) {
+        const MemoryEstimate one = placed.strategy->estimate(facts_of(rank, world), chain, {}, 2);
+        // One rank alone has no slots: its transient bytes are those of activations.
+        const double slots =
+            one.transient - placed.strategy->estimate(facts_of(0, 1), chain, {}, 2).transient;
+        const auto close = [&](double measured, double of_a_rank) {
+          const double expected = of_a_rank * static_cast<double>(world);
+          return measured >= expected && measured <= 1.1 * expected;
+        };
+        CHECK(close(bytes_of(MemoryCategory::kOptimizer) - optimizer, one.optimizer));
+        // With the slots in which whole values and gradients lie.
+        CHECK(close(bytes_of(MemoryCategory::kParameters) - parameters +
+                        bytes_of(MemoryCategory::kGradients) - gradients,
+                    one.parameters + one.gradients + slots));
+        CHECK(close(one.optimizer, 2.0 * 4 * chain.trainable_count() / (world * world)));
+      }
+      comm.group(ranks).barrier();
+    });
+  }
+}
+
+TEST_CASE("fsdp: what is offloaded leaves the device by its share") {
+  const Chain chain = testing::chain_of(testing::small_blocks({{"vocab_size", int64_t{4000}}}));
+  StrategyFacts facts = facts_of(0, 1, at::kBFloat16);
+  facts.device = at::kCUDA;
+  const auto estimate = [&](bool offload) {
+    return make_plugin<Strategy>("fsdp", with(kStrict, {{"offload_optimizer", offload}}))
+        ->estimate(facts, chain, {}, 2);
+  };
+  const MemoryEstimate here = estimate(false), away = estimate(true);
+  CHECK(here.optimizer > 0);
+  CHECK(away.optimizer == 0);
+  CHECK(away.gradients == here.gradients);
+  // The fp32 masters; those of parameters that are gathered in fp32 leave a copy.
+  CHECK(here.parameters - away.parameters <= here.gradients);
+  CHECK(here.parameters - away.parameters > 0.99 * here.gradients);
+  if (!at::hasCUDA()) KEYSEAT_SKIP("no CUDA device; the estimate alone was checked");
+  const auto device_bytes = [&](bool offload) {
+    facts.device = at::Device(at::kCUDA, 0);
+    const auto self = make_plugin<Comm>("self");
+    const PlacedRank placed(with(kStrict, {{"offload_optimizer", offload}}), facts, chain, *self);
+    placed.strategy->shards(2);
+    return at::getDeviceAllocator(at::kCUDA)
+        ->getDeviceStats(0)
+        .allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)]
+        .current;
+  };
+  const auto saved = static_cast<double>(device_bytes(false) - device_bytes(true));
+  const double share = here.optimizer + here.parameters - away.parameters;
+  CHECK(saved > 0.9 * share);
+  CHECK(saved < 1.1 * share);
 }
 
 TEST_CASE("fsdp: types of gathers and reductions") {

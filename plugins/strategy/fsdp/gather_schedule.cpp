@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "keyseat/memory.h"
+#include "keyseat/mutation.h"
 
 namespace keyseat_strategy_fsdp {
 
@@ -48,7 +49,9 @@ void GatherSchedule::plan(size_t rows, bool training) {
   for (size_t row = 0; row < rows; ++row) {
     for (int group = 0; group < count; ++group) sequence_.push_back(group);
     for (int group = count - 1; training && group >= 0; --group) {
-      if (groups_[group]->layout().runs_backward) sequence_.push_back(group);
+      const GroupLayout& layout = groups_[group]->layout();
+      const bool gathered = layout.trained || !KEYSEAT_MUTATED("frozen_stay_released");
+      if (layout.runs_backward && gathered) sequence_.push_back(group);
     }
   }
 }

@@ -5,12 +5,14 @@ namespace keyseat_strategy_fsdp {
 using namespace keyseat;
 
 RankGroups::RankGroups(const Mesh& mesh, Comm& comm) {
-  const auto group = [&](Axis axis) {
-    return mesh.degree(axis) > 1 ? &comm.group(mesh.group({axis})) : nullptr;
+  const auto group = [&](Axis axis, CommChannel channel = CommChannel::kCompute) {
+    return mesh.degree(axis) > 1 ? &comm.group(mesh.group({axis}), channel) : nullptr;
   };
   dense.shard = group(Axis::kShard);
+  dense.gather = group(Axis::kShard, CommChannel::kParameters);
   dense.replicate = group(Axis::kReplicate);
   expert.shard = group(Axis::kExpertData);
+  expert.gather = group(Axis::kExpertData, CommChannel::kParameters);
   expert_slices = group(Axis::kExpert);
 }
 

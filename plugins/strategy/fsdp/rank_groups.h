@@ -10,7 +10,10 @@ namespace keyseat_strategy_fsdp {
 // A null group is one of this rank alone: nothing travels.
 struct RankGroups {
   struct Domain {
-    keyseat::CommGroup* shard = nullptr;      // hold the shards of one bucket
+    keyseat::CommGroup* shard = nullptr;  // hold the shards of one bucket
+    // The same ranks, for gathers of units' parameters: they neither queue behind what the
+    // computation waits for, nor in front of it.
+    keyseat::CommGroup* gather = nullptr;
     keyseat::CommGroup* replicate = nullptr;  // hold equal shards
   };
   Domain dense, expert;
