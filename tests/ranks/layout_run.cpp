@@ -1,13 +1,9 @@
-// The one mutation here stands for a loop that normalises by its own rank's counts.
-#define KEYSEAT_MUTATIONS
-
 #include "tests/ranks/layout_run.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/tensor.h>
 
 #include "keyseat/interfaces/optimizer.h"
-#include "keyseat/mutation.h"
 #include "tests/ranks/thread_comm.h"
 #include "train/norms.h"
 #include "train/step_counts.h"
@@ -48,7 +44,7 @@ class LayoutRank {
         chain_(testing::chain_of(blocks_of(model), choice.freeze)),
         strategy_(make_strategy(choice)),
         dispatcher_(make_plugin<Dispatcher>(choice.dispatcher, choice.dispatcher_options)),
-        recompute_(make_plugin<Recompute>("none")),
+        recompute_(make_plugin<Recompute>(choice.recompute)),
         optimizer_(make_plugin<Optimizer>("adamw", {{"lr", 1e-3}})) {}
 
   // Sets the mesh.
@@ -64,7 +60,7 @@ class LayoutRank {
         facts.experts = param.shape[0];
         facts.top_k = unit.unit->spec().top_k;
         facts.hidden = param.shape[2];
-        return dispatcher_->validate(facts, mesh_);
+        return dispatcher_->check_layout(facts, mesh_);
       }
     }
     return all;
@@ -128,7 +124,7 @@ class LayoutRank {
     for (size_t m = 0; m < shape.size(); ++m) rows.push_back(row_of(shape, step, m));
     const train::StepCounts counts = train::gather_counts(rows, comm, mesh_);
     RowCounts normalisers = counts.total;
-    if (KEYSEAT_MUTATED("mean_of_means")) {
+    if (choice_.normalise_by_own_counts) {
       RowCounts own;
       for (const Row& row : rows) own += row.facts.counts;
       normalisers.supervised = own.supervised * choice_.world;

@@ -22,6 +22,9 @@ struct LayoutChoice {
   at::ScalarType compute_dtype = at::kFloat;
   // Instead of the plugin of that name.
   std::function<std::shared_ptr<Strategy>(const Options&)> make_strategy = {};
+  std::string recompute = "none";
+  // Wrong on purpose: every rank averages over its own tokens, and the ranks' means are averaged.
+  bool normalise_by_own_counts = false;
   double timeout_seconds = 60;  // of a rank that waits for another
 };
 
@@ -57,8 +60,9 @@ struct LayoutResult {
 // allocated.
 Problems layout_problems(const LayoutChoice& choice, const LayoutModel& model);
 
-// Runs the layout with one thread per rank; the result of rank 0. Throws Error where a rank does, or
-// where ranks disagree about losses or norms. `steps` optimizer steps, each on `shape` with other samples.
+// Runs the layout with one thread per rank; the result of rank 0. Throws Error where a rank does,
+// or where ranks disagree about losses or norms. `steps` optimizer steps, each on `shape` with
+// other samples.
 LayoutResult run_layout(const LayoutChoice& choice, const LayoutModel& model,
                         const StepShape& shape, int64_t steps = 3);
 
