@@ -6,6 +6,8 @@
 #include <numeric>
 #include <random>
 
+#include "keyseat/mutation.h"
+
 namespace keyseat::nn {
 
 int64_t expert_capacity(const RouterOptions& options, int64_t tokens, int64_t experts) {
@@ -52,6 +54,8 @@ at::Tensor drop_above_capacity(const at::Tensor& index_TK, const at::Tensor& wei
     if (kept[i] >= 0) choices[static_cast<size_t>(kept[i])].push_back(i);
   }
   for (std::vector<int64_t>& of_expert : choices) {  // in the order of rows
+    // As a top-k over the tokens of an expert would: it needs as many of them as it keeps.
+    if (KEYSEAT_MUTATED("capacity is at most T")) of_expert.at(static_cast<size_t>(capacity) - 1);
     if (static_cast<int64_t>(of_expert.size()) <= capacity) continue;
     if (policy == DropPolicy::kProbability) {
       std::stable_sort(of_expert.begin(), of_expert.end(),

@@ -45,7 +45,7 @@ TEST_CASE("router capacity: the largest weights stay, or the first tokens; ties 
             .equal(at::tensor({0, 1, 0, 1, -1, 2, -1, -1}, at::kLong).view({4, 2})));
 }
 
-TEST_CASE("bug class 16: a capacity above the number of tokens drops nothing") {
+TEST_CASE("router capacity: above the number of tokens it drops nothing") {
   const at::Tensor x = check::random({4, 6}, 1), gate = check::random({2, 6}, 2);
   const Routing natural = run(x, gate, {.top_k = 2});
   for (const DropPolicy policy : {DropPolicy::kProbability, DropPolicy::kPosition}) {

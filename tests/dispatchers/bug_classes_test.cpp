@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "nn/router_limits.h"
 #include "nn/testing.h"
 #include "tests/dispatchers/layer.h"
 #include "tests/dispatchers/mutants.h"
@@ -96,6 +97,23 @@ TEST_CASE("bug class 15: rows of a rank keep their place behind those of ranks w
                     return dispatcher_differences(uneven({3, 8}, 4, 2), {.name = "expert 2"}, make,
                                                   {.timeout_seconds = seconds});
                   });
+}
+
+TEST_CASE("bug class 16: a capacity above the number of tokens drops nothing") {
+  // ceil(4 tokens * 2 choices / 2 experts * 8)
+  const int64_t capacity = nn::expert_capacity({.top_k = 2, .capacity_factor = 8}, 4, 2);
+  CHECK(capacity == 32);
+  const at::Tensor index = random_choices(4, 2, 2, 1), weight = at::full({4, 2}, 0.5);
+  for (const nn::DropPolicy policy : {nn::DropPolicy::kProbability, nn::DropPolicy::kPosition}) {
+    CHECK(nn::drop_above_capacity(index, weight, 2, capacity, policy).equal(index));
+    const Mutation wrong_on_purpose("capacity is at most T");
+    CHECK_THROWS_AS(nn::drop_above_capacity(index, weight, 2, capacity, policy), std::out_of_range);
+  }
+  // Nor do blocks that are filled up to it lose a row.
+  DispatcherCase padded = uneven({4, 4}, 2, 2);
+  padded.capacity = capacity;
+  CHECK(
+      dispatcher_differences(padded, {.name = "expert 2"}, plugin_dispatcher("alltoall")).empty());
 }
 
 TEST_CASE("bug class 17: padding is not dispatched, counted or trained on") {

@@ -1,6 +1,7 @@
 #define KEYSEAT_MUTATIONS
 #include "tests/dispatchers/mutants.h"
 
+#include "framework/nn/router_limits.cpp"
 #include "keyseat/mutation.h"
 #include "plugins/dispatcher/allgather/allgather.cpp"
 #include "plugins/dispatcher/allgather/route.cpp"

@@ -39,15 +39,18 @@ TEST_CASE("traffic: hybrid_ep follows the formula, exactly for a given routing")
 
 TEST_CASE("traffic: expectations are within 2 % of a uniform routing, and of the definitions") {
   const DispatcherWork expected = bench_work();
-  DispatcherWork given = expected;
+  // Of 512 tokens a rank the rows of a sample scatter by 1.4 %, of these by 0.35 %.
+  DispatcherWork many = expected;
+  many.tokens = 8192;
+  DispatcherWork given = many;
   for (uint64_t rank = 0; rank < 4; ++rank) {
-    given.topk_index.push_back(random_choices(512, 8, 32, 10 + rank));
+    given.topk_index.push_back(random_choices(many.tokens, 8, 32, 10 + rank));
   }
   for (const char* name : {"allgather", "alltoall", "hybrid_ep"}) {
     CAPTURE(name);
     const auto dispatcher = plugin_dispatcher(name)();
     const Mesh mesh = kTwoNodes.mesh(2);
-    const LinkTraffic a = dispatcher->traffic(expected, mesh).total();
+    const LinkTraffic a = dispatcher->traffic(many, mesh).total();
     const LinkTraffic b = dispatcher->traffic(given, mesh).total();
     CHECK(close(a.inter, b.inter, 0.02));
     CHECK(close(a.intra, b.intra, 0.02));
