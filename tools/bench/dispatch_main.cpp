@@ -98,7 +98,7 @@ class Bench {
     for (const std::string& name : arguments.dispatchers) {
       dispatchers_.push_back(
           registry_.create<Dispatcher>(name, options_of("dispatcher", name, {})));
-      const Problems refused = dispatchers_.back()->validate(facts(), mesh_);
+      const Problems refused = dispatchers_.back()->check_layout(facts(), mesh_);
       if (!refused.empty()) throw Error(refused);
     }
     index_TK_ = choices(arguments, world_.rank());
