@@ -3,18 +3,14 @@
 #include "tests/equivalence/mutated_fsdp.h"
 
 #include "keyseat/mutation.h"
-#include "plugins/strategy/fsdp/bucket.cpp"
 #include "plugins/strategy/fsdp/fsdp.cpp"
 #include "plugins/strategy/fsdp/fsdp_state.cpp"
-#include "plugins/strategy/fsdp/gather_group.cpp"
 #include "plugins/strategy/fsdp/gather_schedule.cpp"
-#include "plugins/strategy/fsdp/gathered_bucket.cpp"
 #include "plugins/strategy/fsdp/gradient_reducer.cpp"
-#include "plugins/strategy/fsdp/layout.cpp"
-#include "plugins/strategy/fsdp/rank_groups.cpp"
 #include "plugins/strategy/fsdp/settings.cpp"
 #include "plugins/strategy/fsdp/slots.cpp"
 #include "plugins/strategy/fsdp/trace.cpp"
+#include "sharding/bucket.cpp"
 
 namespace keyseat::test {
 

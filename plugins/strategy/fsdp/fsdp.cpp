@@ -28,7 +28,7 @@ void Fsdp::place(const StrategyFacts& facts, const Chain& chain, const Mesh& mes
   buckets_.clear();
   shards_.clear();
   ranks_ = RankGroups(mesh, comm);
-  layout_ = ModelLayout::build(chain, settings_, mesh, facts.compute_dtype);
+  layout_ = ModelLayout::build(chain, settings_.layout_rules(facts.compute_dtype), mesh);
   if (!settings_.trace.empty()) trace_ = Trace(settings_.trace, facts.rank);
   const at::Device masters = settings_.offload_optimizer ? at::Device(at::kCPU) : facts.device;
   for (const BucketLayout& bucket : layout_.buckets) {

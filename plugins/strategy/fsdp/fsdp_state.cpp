@@ -97,7 +97,8 @@ MemoryEstimate Fsdp::estimate(const StrategyFacts& facts, const Chain& chain,
   Problems problems;
   const Mesh mesh =
       Mesh::build(degrees(facts.world), facts.world, facts.rank, facts.world, problems);
-  const ModelLayout layout = ModelLayout::build(chain, settings_, mesh, facts.compute_dtype);
+  const ModelLayout layout =
+      ModelLayout::build(chain, settings_.layout_rules(facts.compute_dtype), mesh);
   MemoryEstimate bytes;
   const double master = at::elementSize(at::kFloat);
   const bool host_update = settings_.offload_optimizer;

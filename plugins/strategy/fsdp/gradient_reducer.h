@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "gather_group.h"
+#include "keyseat/sharding/gather_group.h"
 #include "slots.h"
 #include "trace.h"
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "keyseat/sharding/check_experts.h"
+
 namespace keyseat_strategy_fsdp {
 
 using namespace keyseat;
@@ -26,31 +28,6 @@ Problem degree_problem(const Options& options, const Settings& settings, int64_t
                                      settings.replicate, world),
                          "every replica of the model is spread over the same number of ranks",
                          "choose a divisor of the number of ranks");
-}
-
-// One problem per number of experts that the degree does not divide.
-Problems expert_problems(const Options& options, const Settings& settings, const Chain& chain) {
-  Problems problems;
-  std::set<int64_t> counts;
-  for (const ChainUnit& unit : chain.units()) {
-    for (const ParamSpec& param : unit.unit->spec().params) {
-      if (param.domain != ParamDomain::kExpert || !counts.insert(param.shape[0]).second) continue;
-      if (param.shape[0] % settings.expert == 0) continue;
-      problems.push_back(options.problem(
-          Code::kC4Combination, "expert",
-          fmt::format("expert {} does not divide the {} experts of {}", settings.expert,
-                      param.shape[0], unit.name),
-          "expert-parallel rank r owns experts r*e to r*e+e-1, equally many on every rank",
-          "choose a divisor of the number of experts"));
-    }
-  }
-  if (counts.empty() && settings.expert > 1) {
-    problems.push_back(options.problem(
-        Code::kC4Combination, "expert",
-        fmt::format("expert is {}, but the model has no routed experts", settings.expert),
-        "the degree would have no effect", "leave expert at 1"));
-  }
-  return problems;
 }
 
 }  // namespace
@@ -178,7 +155,7 @@ Problems check_layout(const Options& options, const Settings& settings, const St
                         "each share of the experts is held by world / expert ranks",
                         "choose a divisor of the number of ranks"));
   }
-  for (Problem& problem : expert_problems(options, settings, chain))
+  for (Problem& problem : check_experts(options, settings.expert, chain))
     problems.push_back(std::move(problem));
   if (settings.offload_optimizer && facts.device.is_cpu()) {
     problems.push_back(options.problem(Code::kC4Combination, "offload_optimizer",

@@ -5,8 +5,11 @@
 #include <string>
 
 #include "keyseat/interfaces/strategy.h"
+#include "keyseat/sharding/layout.h"
 
 namespace keyseat_strategy_fsdp {
+
+using namespace keyseat::sharding;
 
 enum class Reshard { kAuto, kAlways, kNever };
 
@@ -17,8 +20,8 @@ struct Settings {
   // True where the degrees divide the world; else check_layout() says what is wrong.
   bool fits(int64_t world) const;
   keyseat::MeshDegrees degrees(int64_t world) const;
-  at::ScalarType gather_dtype(at::ScalarType compute) const {
-    return parameter_dtype.value_or(compute);
+  keyseat::sharding::LayoutRules layout_rules(at::ScalarType compute) const {
+    return {min_bytes, compute, parameter_dtype.value_or(compute), {}};
   }
 
   std::optional<int64_t> shard;

@@ -3,7 +3,8 @@
 
 #include <vector>
 
-#include "layout.h"
+#include "keyseat/sharding/layout.h"
+#include "settings.h"
 
 namespace keyseat_strategy_fsdp {
 

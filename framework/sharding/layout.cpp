@@ -1,24 +1,27 @@
-#include "layout.h"
+#include "keyseat/sharding/layout.h"
 
-namespace keyseat_strategy_fsdp {
-
-using namespace keyseat;
+namespace keyseat::sharding {
 
 namespace {
 
 class LayoutBuilder {
  public:
-  LayoutBuilder(const Chain& chain, const Settings& settings, const Mesh& mesh,
-                at::ScalarType compute_dtype)
-      : chain_(chain), settings_(settings), mesh_(mesh), compute_dtype_(compute_dtype) {}
+  LayoutBuilder(const Chain& chain, const LayoutRules& rules, const Mesh& mesh)
+      : chain_(chain), rules_(rules), mesh_(mesh) {}
 
   ModelLayout build() {
     layout_.group_of.assign(chain_.size(), -1);
     layout_.places.resize(chain_.size());
     for (int unit = 0; unit < chain_.size(); ++unit) {
-      if (!params(unit).empty()) join_group(unit);
+      if (!here(unit)) {
+        open_block_.clear();  // what stands on both sides runs at different times
+      } else if (!params(unit).empty()) {
+        join_group(unit);
+      }
     }
-    for (int unit = 0; unit < chain_.size(); ++unit) place_unit(unit);
+    for (int unit = 0; unit < chain_.size(); ++unit) {
+      if (here(unit)) place_unit(unit);
+    }
     for (BucketLayout& bucket : layout_.buckets) {
       const int64_t step = bucket.shards * alignment(bucket);
       bucket.elements = (bucket.elements + step - 1) / step * step;
@@ -30,9 +33,7 @@ class LayoutBuilder {
   const std::vector<ParamSpec>& params(int unit) const {
     return chain_.units()[unit].unit->spec().params;
   }
-  bool owns(int unit, int param) const {
-    return chain_.units()[unit].owners[param] == ParamRef{unit, param};
-  }
+  bool here(int unit) const { return rules_.here.empty() || rules_.here[unit]; }
   int64_t local_count(const ParamSpec& spec) const {
     return spec.domain == ParamDomain::kExpert ? spec.numel() / mesh_.degree(Axis::kExpert)
                                                : spec.numel();
@@ -47,7 +48,7 @@ class LayoutBuilder {
   int64_t unit_bytes(int unit) const {
     int64_t bytes = 0;
     for (const ParamSpec& spec : params(unit)) {
-      const auto type = spec.keep_fp32 ? at::kFloat : settings_.gather_dtype(compute_dtype_);
+      const auto type = spec.keep_fp32 ? at::kFloat : rules_.gather_dtype;
       bytes += local_count(spec) * static_cast<int64_t>(c10::elementSize(type));
     }
     return bytes;
@@ -56,7 +57,7 @@ class LayoutBuilder {
   // A unit joins the group of the unit before it while that group is small and is treated alike.
   void join_group(int unit) {
     const ChainUnit& facts = chain_.units()[unit];
-    const bool joins = open_bytes_ < settings_.min_bytes && !layout_.groups.empty() &&
+    const bool joins = open_bytes_ < rules_.min_bytes && !layout_.groups.empty() &&
                        open_block_ == facts.block &&
                        layout_.groups.back().runs_backward == facts.runs_backward;
     if (!joins) {
@@ -74,9 +75,9 @@ class LayoutBuilder {
   void place_unit(int unit) {
     for (int param = 0; param < static_cast<int>(params(unit).size()); ++param) {
       const ParamRef owner = chain_.units()[unit].owners[param];
-      // Owners come first in the chain, so theirs is placed already.
-      const Place place =
-          owns(unit, param) ? add_slice(unit, param) : layout_.places[owner.unit][owner.param];
+      const auto [known, fresh] = placed_.try_emplace({owner.unit, owner.param});
+      if (fresh) known->second = add_slice(unit, param);
+      const Place place = known->second;
       layout_.places[unit].push_back(place);
       std::vector<int>& used = layout_.groups[layout_.group_of[unit]].buckets;
       if (std::find(used.begin(), used.end(), place.bucket) == used.end())
@@ -84,22 +85,26 @@ class LayoutBuilder {
     }
   }
 
-  bool used_elsewhere(int unit, int param) const {
+  // By a unit of another group, here or on other ranks.
+  bool used_elsewhere(int unit, ParamRef owner) const {
     for (int other = 0; other < chain_.size(); ++other) {
-      for (const ParamRef& owner : chain_.units()[other].owners) {
-        if (owner == ParamRef{unit, param} && layout_.group_of[other] != layout_.group_of[unit])
-          return true;
-      }
+      const std::vector<ParamRef>& used = chain_.units()[other].owners;
+      if (layout_.group_of[other] != layout_.group_of[unit] &&
+          std::find(used.begin(), used.end(), owner) != used.end())
+        return true;
     }
     return false;
   }
 
+  // `unit`: the first one here that uses the parameter.
   Place add_slice(int unit, int param) {
     const ParamSpec& spec = params(unit)[param];
-    const int index = used_elsewhere(unit, param) ? new_bucket(unit, spec) : bucket_for(unit, spec);
+    const ParamRef owner = chain_.units()[unit].owners[param];
+    const int index = used_elsewhere(unit, owner) ? new_bucket(unit, spec) : bucket_for(unit, spec);
     BucketLayout& bucket = layout_.buckets[index];
+    bucket.owned = here(owner.unit);
     Slice slice;
-    slice.ref = {unit, param};
+    slice.ref = owner;
     slice.shape = spec.shape;
     slice.count = local_count(spec);
     slice.begin = bucket.elements;
@@ -128,8 +133,8 @@ class LayoutBuilder {
     bucket.trained = chain_.units()[unit].trainable;
     bucket.keep_fp32 = spec.keep_fp32;
     bucket.domain = spec.domain;
-    bucket.compute_dtype = spec.keep_fp32 ? at::kFloat : compute_dtype_;
-    bucket.gather_dtype = spec.keep_fp32 ? at::kFloat : settings_.gather_dtype(compute_dtype_);
+    bucket.compute_dtype = spec.keep_fp32 ? at::kFloat : rules_.compute_dtype;
+    bucket.gather_dtype = spec.keep_fp32 ? at::kFloat : rules_.gather_dtype;
     const Axis axis = spec.domain == ParamDomain::kExpert ? Axis::kExpertData : Axis::kShard;
     bucket.shards = mesh_.degree(axis);
     bucket.shard = mesh_.coordinate(axis);
@@ -138,10 +143,10 @@ class LayoutBuilder {
   }
 
   const Chain& chain_;
-  const Settings& settings_;
+  const LayoutRules& rules_;
   const Mesh& mesh_;
-  const at::ScalarType compute_dtype_;
   ModelLayout layout_;
+  std::map<std::pair<int, int>, Place> placed_;       // by owner
   std::map<std::array<int, 3>, int> shared_buckets_;  // by group, domain, keep_fp32
   std::string open_block_;                            // of the group that units may still join
   int64_t open_bytes_ = 0;
@@ -156,9 +161,8 @@ int64_t BucketLayout::slot_bytes() const {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-ModelLayout ModelLayout::build(const Chain& chain, const Settings& settings, const Mesh& mesh,
-                               at::ScalarType compute_dtype) {
-  return LayoutBuilder(chain, settings, mesh, compute_dtype).build();
+ModelLayout ModelLayout::build(const Chain& chain, const LayoutRules& rules, const Mesh& mesh) {
+  return LayoutBuilder(chain, rules, mesh).build();
 }
 
-}  // namespace keyseat_strategy_fsdp
+}  // namespace keyseat::sharding

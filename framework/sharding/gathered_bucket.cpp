@@ -1,13 +1,11 @@
-#include "gathered_bucket.h"
+#include "keyseat/sharding/gathered_bucket.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/Storage.h>
 
-namespace keyseat_strategy_fsdp {
-
-using namespace keyseat;
+namespace keyseat::sharding {
 
 namespace {
 
@@ -80,4 +78,4 @@ at::Tensor GatheredBucket::gradient(int slice) const {
   return gradient_.narrow(0, facts.begin, facts.count).view(facts.shape);
 }
 
-}  // namespace keyseat_strategy_fsdp
+}  // namespace keyseat::sharding

@@ -4,10 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "layout.h"
-#include "rank_groups.h"
+#include "keyseat/interfaces/optimizer.h"
+#include "keyseat/sharding/layout.h"
+#include "keyseat/sharding/rank_groups.h"
 
-namespace keyseat_strategy_fsdp {
+namespace keyseat::sharding {
 
 // The part of a slice that lies in this rank's shard.
 struct OwnRange {
@@ -24,7 +25,7 @@ class Bucket {
 
   const BucketLayout& layout() const { return layout_; }
   // By the parameter's init, a function of seed and name; the same values under every layout.
-  void initialise(const keyseat::Chain& chain, int64_t seed);
+  void initialise(const Chain& chain, int64_t seed);
   // What units compute with follows the masters.
   void refresh_copy();
 
@@ -42,12 +43,12 @@ class Bucket {
 
   OwnRange own_range(int slice) const;
   // The whole parameter in global shape on every rank that asks: on all of them or on none.
-  at::Tensor read(const at::Tensor& shard, int slice, const keyseat::ParamSpec& spec,
+  at::Tensor read(const at::Tensor& shard, int slice, const ParamSpec& spec,
                   const RankGroups& groups) const;
   // Each rank takes its part out of the whole parameter.
   void write(const at::Tensor& shard, int slice, const at::Tensor& value) const;
   // Optimizer shards of its slices, as far as they lie here.
-  void add_shards(const keyseat::Chain& chain, std::vector<keyseat::OptimizerShard>& shards) const;
+  void add_shards(const Chain& chain, std::vector<OptimizerShard>& shards) const;
 
   // Of the current accumulation window: something has been reduced into the gradient.
   bool has_gradient = false;
@@ -59,4 +60,4 @@ class Bucket {
   std::vector<at::Tensor> states_;
 };
 
-}  // namespace keyseat_strategy_fsdp
+}  // namespace keyseat::sharding

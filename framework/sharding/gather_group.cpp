@@ -1,10 +1,8 @@
-#include "gather_group.h"
+#include "keyseat/sharding/gather_group.h"
 
 #include <ATen/core/grad_mode.h>
 
-namespace keyseat_strategy_fsdp {
-
-using namespace keyseat;
+namespace keyseat::sharding {
 
 GatherGroup::GatherGroup(const Chain& chain, const ModelLayout& layout, int index,
                          const std::vector<std::unique_ptr<Bucket>>& buckets,
@@ -70,4 +68,4 @@ void GatherGroup::clear_sinks() {
   for (const Handle& handle : sinks_) handle.state->sink.reset();
 }
 
-}  // namespace keyseat_strategy_fsdp
+}  // namespace keyseat::sharding

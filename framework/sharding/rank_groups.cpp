@@ -1,8 +1,6 @@
-#include "rank_groups.h"
+#include "keyseat/sharding/rank_groups.h"
 
-namespace keyseat_strategy_fsdp {
-
-using namespace keyseat;
+namespace keyseat::sharding {
 
 RankGroups::RankGroups(const Mesh& mesh, Comm& comm) {
   const auto group = [&](Axis axis, CommChannel channel = CommChannel::kCompute) {
@@ -16,4 +14,4 @@ RankGroups::RankGroups(const Mesh& mesh, Comm& comm) {
   expert_slices = group(Axis::kExpert);
 }
 
-}  // namespace keyseat_strategy_fsdp
+}  // namespace keyseat::sharding

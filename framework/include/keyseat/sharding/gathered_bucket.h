@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "bucket.h"
+#include "keyseat/sharding/bucket.h"
 
-namespace keyseat_strategy_fsdp {
+namespace keyseat::sharding {
 
 // All values are views of one storage. Gather and release put other memory under it, below
 // autograd: no version is counted and no tensor is made, so what a graph saved is valid again once
@@ -32,14 +32,14 @@ class GatheredBucket {
  private:
   void point_to(char* memory);
   Bucket& bucket_;
-  keyseat::CommGroup* const group_;
+  CommGroup* const group_;
   const at::Device device_;
   at::Tensor values_;   // [elements], compute dtype
   at::Tensor landing_;  // where the gather in flight lands, gather dtype
   at::Tensor target_;   // values_ as they will be, where landing_ is converted
   char* memory_ = nullptr;
-  std::unique_ptr<keyseat::Work> work_;
+  std::unique_ptr<Work> work_;
   at::Tensor gradient_;
 };
 
-}  // namespace keyseat_strategy_fsdp
+}  // namespace keyseat::sharding

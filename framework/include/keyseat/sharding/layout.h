@@ -1,5 +1,5 @@
-// Where every parameter lies: gather groups of units, and the flat buckets that are sharded. Plain
-// arithmetic over ParamSpecs; allocates nothing, for any world size.
+// Where every parameter of a strategy lies: gather groups of units, and the flat buckets that are
+// sharded. Plain arithmetic over ParamSpecs; allocates nothing, for any world size.
 #pragma once
 
 #include <string>
@@ -7,13 +7,19 @@
 
 #include "keyseat/chain.h"
 #include "keyseat/mesh.h"
-#include "settings.h"
 
-namespace keyseat_strategy_fsdp {
+namespace keyseat::sharding {
+
+// What the arithmetic depends on beside the chain and the mesh.
+struct LayoutRules {
+  int64_t min_bytes = 0;  // of a gather group: neighbouring units are merged until they have it
+  at::ScalarType compute_dtype = at::kFloat, gather_dtype = at::kFloat;
+  std::vector<bool> here;  // by unit: this rank runs it; empty: it runs all of them
+};
 
 // A parameter in a bucket. Of an expert parameter, the slice of this rank's experts.
 struct Slice {
-  keyseat::ParamRef ref;         // its owner
+  ParamRef ref;                  // its owner
   std::vector<int64_t> shape;    // local
   int64_t begin = 0, count = 0;  // elements of the bucket
   int64_t first = 0;             // where it starts in the flattened global parameter
@@ -25,8 +31,9 @@ struct BucketLayout {
   int group = -1;
   std::string block;
   bool trained = false;
+  bool owned = true;  // false: its owner's unit runs on other ranks, these shards follow theirs
   bool keep_fp32 = false;
-  keyseat::ParamDomain domain = keyseat::ParamDomain::kDense;
+  ParamDomain domain = ParamDomain::kDense;
   at::ScalarType gather_dtype = at::kFloat, compute_dtype = at::kFloat;
   std::vector<Slice> slices;      // each begins at a multiple of 64 bytes
   int64_t elements = 0;           // a multiple of `shards`, padding included
@@ -57,12 +64,11 @@ struct Place {
 
 struct ModelLayout {
   std::vector<BucketLayout> buckets;
-  std::vector<GroupLayout> groups;         // in chain order
-  std::vector<int> group_of;               // by unit; -1: a unit without parameters
-  std::vector<std::vector<Place>> places;  // by unit and parameter
+  std::vector<GroupLayout> groups;  // in chain order
+  std::vector<int> group_of;        // by unit; -1: a unit without parameters, or of other ranks
+  std::vector<std::vector<Place>> places;  // by unit and parameter; none for units of other ranks
 
-  static ModelLayout build(const keyseat::Chain& chain, const Settings& settings,
-                           const keyseat::Mesh& mesh, at::ScalarType compute_dtype);
+  static ModelLayout build(const Chain& chain, const LayoutRules& rules, const Mesh& mesh);
 };
 
-}  // namespace keyseat_strategy_fsdp
+}  // namespace keyseat::sharding

@@ -4,20 +4,20 @@
 #include <memory>
 #include <vector>
 
-#include "gathered_bucket.h"
+#include "keyseat/sharding/gathered_bucket.h"
 
-namespace keyseat_strategy_fsdp {
+namespace keyseat::sharding {
 
 class GatherGroup {
  public:
-  GatherGroup(const keyseat::Chain& chain, const ModelLayout& layout, int index,
+  GatherGroup(const Chain& chain, const ModelLayout& layout, int index,
               const std::vector<std::unique_ptr<Bucket>>& buckets, const RankGroups& groups,
               at::Device device);
 
   const GroupLayout& layout() const { return layout_; }
   // Handles of a unit whose values are autograd leaves where it is trained, and the same without.
-  const keyseat::Params& trained(int unit) const { return params_.at(unit).trained; }
-  const keyseat::Params& untracked(int unit) const { return params_.at(unit).untracked; }
+  const Params& trained(int unit) const { return params_.at(unit).trained; }
+  const Params& untracked(int unit) const { return params_.at(unit).untracked; }
 
   void begin_gather(char* memory);
   void finish_gather();
@@ -33,12 +33,12 @@ class GatherGroup {
 
  private:
   struct Handle {
-    c10::intrusive_ptr<keyseat::ParamState> state;
+    c10::intrusive_ptr<ParamState> state;
     GatheredBucket* bucket;
     int slice;
   };
   struct UnitParams {
-    keyseat::Params trained, untracked;
+    Params trained, untracked;
   };
   const GroupLayout& layout_;
   std::vector<std::unique_ptr<GatheredBucket>> buckets_;
@@ -47,4 +47,4 @@ class GatherGroup {
   std::map<int, UnitParams> params_;  // by unit; addresses stay
 };
 
-}  // namespace keyseat_strategy_fsdp
+}  // namespace keyseat::sharding

@@ -1,4 +1,4 @@
-#include "bucket.h"
+#include "keyseat/sharding/bucket.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -8,9 +8,7 @@
 #include "keyseat/mutation.h"
 #include "keyseat/random.h"
 
-namespace keyseat_strategy_fsdp {
-
-using namespace keyseat;
+namespace keyseat::sharding {
 
 namespace {
 
@@ -151,4 +149,4 @@ void Bucket::add_shards(const Chain& chain, std::vector<OptimizerShard>& shards)
   }
 }
 
-}  // namespace keyseat_strategy_fsdp
+}  // namespace keyseat::sharding
