@@ -356,6 +356,17 @@ std::vector<int> Chain::live_at(int cut) const {
   return live;
 }
 
+double Chain::passes(int index) const {
+  const ChainUnit& unit = units_[index];
+  if (!unit.runs_backward) return 1;
+  bool input_gradient = false;
+  for (size_t i = 0; i < unit.reads.size(); ++i) {
+    input_gradient |=
+        versions_[unit.reads[i]].needs_grad && unit.unit->spec().reads[i].differentiable;
+  }
+  return 1.0 + (unit.trainable ? 1 : 0) + (input_gradient ? 1 : 0);
+}
+
 int64_t Chain::count(bool trainable_only) const {
   int64_t total = 0;
   for (int index = 0; index < size(); ++index) {

@@ -46,6 +46,15 @@ void add_into_sinks(const Params& params) {
   }
 }
 
+bool read_in(const std::vector<UnitRange>& ranges, const Version& version) {
+  const auto reads = [&](int unit) {
+    return std::any_of(ranges.begin(), ranges.end(), [&](const UnitRange& range) {
+      return range.first <= unit && unit < range.last;
+    });
+  };
+  return ranges.empty() || std::any_of(version.readers.begin(), version.readers.end(), reads);
+}
+
 // How many units send a gradient into a version decides the width of the sum.
 bool many_readers(const Chain& chain, int version) {
   return chain.versions()[version].readers.size() > 2;
@@ -71,7 +80,8 @@ void Executor::begin_step(int64_t step, std::map<std::string, LossTerm> loss_ter
   std::fill(seconds_.begin(), seconds_.end(), UnitSeconds{});
 }
 
-std::unique_ptr<Store> Executor::begin(Row row, int64_t micro_batch, bool training) {
+std::unique_ptr<Store> Executor::begin(Row row, int64_t micro_batch, bool training,
+                                       const std::vector<UnitRange>& ranges) {
   auto state = std::make_unique<Store::State>();
   state->facts = std::move(row.facts);
   state->micro_batch = micro_batch;
@@ -99,7 +109,7 @@ std::unique_ptr<Store> Executor::begin(Row row, int64_t micro_batch, bool traini
                      "a row carries every standard tensor, with zero rows where there is nothing",
                      "this is an error of the data plugin"});
       }
-      state->slots[i].set(tensor.to(services_.device));
+      if (read_in(ranges, version)) state->slots[i].set(tensor.to(services_.device));
     }
   }
   return std::unique_ptr<Store>(new Store(std::move(state)));

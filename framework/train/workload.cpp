@@ -18,17 +18,6 @@ size_t segments_of(const std::vector<int64_t>& cu_lengths) {
   return cu_lengths.empty() ? 0 : cu_lengths.size() - 1;
 }
 
-// How many times its forward FLOPs a unit runs: forward, weight gradients, input gradients.
-double passes(const Chain& chain, const ChainUnit& unit) {
-  if (!unit.runs_backward) return 1;
-  bool input_gradient = false;
-  for (size_t i = 0; i < unit.reads.size(); ++i) {
-    input_gradient |=
-        chain.versions()[unit.reads[i]].needs_grad && unit.unit->spec().reads[i].differentiable;
-  }
-  return 1.0 + (unit.trainable ? 1 : 0) + (input_gradient ? 1 : 0);
-}
-
 }  // namespace
 
 WorkloadShape workload_shape(const RowFacts& facts, double element_bytes) {
@@ -49,10 +38,10 @@ WorkloadShape workload_shape(const RowFacts& facts, double element_bytes) {
 
 StepFlops step_flops(const Chain& chain, const WorkloadShape& shape) {
   StepFlops flops;
-  for (const ChainUnit& unit : chain.units()) {
-    const double forward = unit.unit->cost(shape).flops;
+  for (int unit = 0; unit < chain.size(); ++unit) {
+    const double forward = chain.units()[unit].unit->cost(shape).flops;
     flops.counted += 3 * forward;
-    flops.executed += passes(chain, unit) * forward;
+    flops.executed += chain.passes(unit) * forward;
   }
   return flops;
 }

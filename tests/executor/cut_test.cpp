@@ -128,3 +128,24 @@ TEST_CASE("proof: every unit is a stage of its own; what is read further on is r
   check_all_trained(found);
   check_bitwise(found, oracle());
 }
+
+TEST_CASE(
+    "proof: a stage takes those tensors of the batch that its units read, and no pixels more") {
+  SmallModel model(small_blocks());
+  Executor& executor = model.executor();
+  const int units = model.chain().size();
+  begin_step(model);
+  const auto kept = [&](const std::vector<UnitRange>& ranges, const char* name) {
+    const auto store = executor.begin(std::move(mixed_rows(model)[0]), 0, true, ranges);
+    return executor.tensor(*store, name).defined();
+  };
+  CHECK(kept({}, "patches"));
+  CHECK(kept({{0, 1}}, "patches"));
+  CHECK(kept({{6, 8}, {0, 1}}, "patches"));
+  CHECK_FALSE(kept({{1, units}}, "patches"));
+  // What the tower's later blocks need is made from the grid.
+  CHECK(kept({{1, 2}}, "grid_thw"));
+  CHECK_FALSE(kept({{1, 2}}, "tokens"));
+  CHECK_FALSE(kept({{0, units - 1}}, "labels"));
+  CHECK(kept({{units - 1, units}}, "labels"));
+}

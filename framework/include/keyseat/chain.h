@@ -70,6 +70,9 @@ class KEYSEAT_API Chain {
   // Versions written before and read at or after `cut` (0..size()): what has to cross a pipeline
   // boundary there.
   std::vector<int> live_at(int cut) const;
+  // How many times its forward work a unit runs in training: forward, weight gradients where it is
+  // trained, input gradients where something before it is.
+  double passes(int unit) const;
   int64_t parameter_count() const;  // tied groups once
   int64_t trainable_count() const;
 

@@ -37,6 +37,11 @@ struct LossTerm {
 
 struct UnitRun;  // what a unit's forward leaves behind for its backward
 
+// The units [first, last) of the chain.
+struct UnitRange {
+  int first = 0, last = 0;
+};
+
 // All state of one micro-batch: versions, their gradients, graphs and kept values.
 class KEYSEAT_API Store {
  public:
@@ -81,9 +86,11 @@ class KEYSEAT_API Executor {
 
   // Before the first micro-batch of a step. Loss terms by name ("ce", "aux", "z").
   void begin_step(int64_t step, std::map<std::string, LossTerm> loss_terms);
-  // Batch tensors are moved into the store. `training`: a loss that the chain writes and the step
-  // has no term for is R4. Otherwise everything runs under no-grad.
-  std::unique_ptr<Store> begin(Row row, int64_t micro_batch, bool training);
+  // Batch tensors are moved into the store, as far as a unit of `ranges` reads them; no ranges: all
+  // units will run. `training`: a loss that the chain writes and the step has no term for is R4.
+  // Otherwise everything runs under no-grad.
+  std::unique_ptr<Store> begin(Row row, int64_t micro_batch, bool training,
+                               const std::vector<UnitRange>& ranges = {});
   // Runs the units [first, last). A version is dropped behind its last reader; what no unit reads
   // is kept only for `logits` and `loss.*`.
   void forward(Store& store, int first, int last);

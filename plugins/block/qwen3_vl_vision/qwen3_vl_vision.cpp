@@ -51,11 +51,11 @@ std::vector<DerivedSpec> Qwen3VlVision::derived() {
   const auto rope = [config](const Tensors& batch, const RowFacts& facts, bool cosine) {
     const auto tables = keyseat::nn::vision_rope_tables(facts.grid_thw, config.merge,
                                                         config.head_dim(), config.rope_theta);
-    return (cosine ? tables.cos : tables.sin).to(batch.at("patches").device());
+    return (cosine ? tables.cos : tables.sin).to(batch.at("grid_thw").device());
   };
   const auto taps = [config](const Tensors& batch, const RowFacts& facts, bool index) {
     const auto found = keyseat::nn::position_taps(facts.grid_thw, config.merge, config.grid_side);
-    return (index ? found.index_4P : found.weight_4P).to(batch.at("patches").device());
+    return (index ? found.index_4P : found.weight_4P).to(batch.at("grid_thw").device());
   };
   const Dim patches(DimSymbol::kP), half(config.head_dim() / 2), four(4);
   const auto spec = [](std::string name, std::vector<Dim> dims, at::ScalarType dtype) {
@@ -63,16 +63,16 @@ std::vector<DerivedSpec> Qwen3VlVision::derived() {
   };
   return {
       {spec("vision.rope.cos", {patches, half}, at::kFloat),
-       {"patches"},
+       {"grid_thw"},
        [rope](const Tensors& batch, const RowFacts& facts) { return rope(batch, facts, true); }},
       {spec("vision.rope.sin", {patches, half}, at::kFloat),
-       {"patches"},
+       {"grid_thw"},
        [rope](const Tensors& batch, const RowFacts& facts) { return rope(batch, facts, false); }},
       {spec("vision.position.index", {four, patches}, at::kLong),
-       {"patches"},
+       {"grid_thw"},
        [taps](const Tensors& batch, const RowFacts& facts) { return taps(batch, facts, true); }},
       {spec("vision.position.weight", {four, patches}, at::kFloat),
-       {"patches"},
+       {"grid_thw"},
        [taps](const Tensors& batch, const RowFacts& facts) { return taps(batch, facts, false); }},
   };
 }

@@ -21,7 +21,7 @@
 
 namespace keyseat {
 
-inline constexpr int kStrategyAbi = 4;
+inline constexpr int kStrategyAbi = 5;
 
 // What a strategy may know before anything is allocated.
 struct StrategyFacts {
@@ -84,6 +84,9 @@ class KEYSEAT_API Strategy : public UnitEvents {
   virtual void write_state(int unit, int param, int64_t state, const at::Tensor& value) = 0;
   virtual MemoryEstimate estimate(const StrategyFacts& facts, const Chain& chain,
                                   const WorkloadShape& shape, int64_t optimizer_states) const = 0;
+  // By unit: the pipeline stage that runs it, for layouts without problems. The chain is one stage
+  // by default.
+  virtual std::vector<int64_t> unit_stages(const StrategyFacts& facts, const Chain& chain) const;
 };
 
 }  // namespace keyseat
