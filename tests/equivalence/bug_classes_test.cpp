@@ -7,7 +7,7 @@
 
 #include "keyseat/interfaces/dispatcher.h"
 #include "tests/equivalence/mutated_fsdp.h"
-#include "tests/ranks/layout_run.h"
+#include "tests/equivalence/mutation_check.h"
 #include "train/test_units.h"
 
 using namespace keyseat;
@@ -45,25 +45,8 @@ LayoutResult oracle_of(const Case& test) {
   return run_layout(oracle, test.model, test.shape);
 }
 
-// Right without a mutation; with it, wrong or stopped.
 void check_case(const Case& test, const std::vector<std::string>& mutations) {
-  const LayoutResult oracle = oracle_of(test);
-  const LayoutDifference difference =
-      compare_layouts(run_layout(choice_of(test), test.model, test.shape), oracle);
-  INFO(difference.text());
-  CHECK(difference.within_limits());
-  for (const std::string& name : mutations) {
-    INFO("mutation ", name);
-    const Mutation mutation(name);
-    bool seen = false;
-    try {
-      seen = !compare_layouts(run_layout(choice_of(test), test.model, test.shape), oracle)
-                  .within_limits();
-    } catch (const Error&) {
-      seen = true;
-    }
-    CHECK_MESSAGE(seen, "the test does not see this mutation");
-  }
+  check_mutations(choice_of(test), test.model, test.shape, mutations);
 }
 
 const Values kExpert2 = {{"expert", int64_t{2}}};

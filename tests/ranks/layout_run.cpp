@@ -7,6 +7,7 @@
 #include "tests/ranks/thread_comm.h"
 #include "train/norms.h"
 #include "train/step_counts.h"
+#include "train/step_sums.h"
 #include "train/update.h"
 
 namespace keyseat::test {
@@ -74,7 +75,7 @@ class LayoutRank {
     for (int64_t step = 0; step < steps; ++step) {
       const train::StepCounts counts = forward_backward(comm, shape, step);
       strategy_->finish();
-      result.losses.push_back(sums_over_ranks(comm));
+      result.losses.push_back(train::sum_over_ranks(*executor_, comm, choice_.world).losses);
       if (step == 0) {
         result.gradients = read_all([&](int u, int p) { return strategy_->read_gradient(u, p); });
       }
@@ -156,18 +157,6 @@ class LayoutRank {
     std::vector<const Sample*> pointers;
     for (const Sample& sample : samples) pointers.push_back(&sample);
     return data::pack(pointers, options);
-  }
-
-  std::map<std::string, double> sums_over_ranks(Comm& comm) const {
-    std::map<std::string, double> sums = executor_->losses();
-    for (auto& [name, sum] : sums) {
-      at::Tensor value = at::tensor({sum}, at::kDouble);
-      std::vector<int64_t> ranks(static_cast<size_t>(choice_.world));
-      std::iota(ranks.begin(), ranks.end(), 0);
-      comm.group(ranks).all_reduce(value, ReduceOp::kSum)->wait();
-      sum = value.item<double>();
-    }
-    return sums;
   }
 
   std::map<std::string, at::Tensor> read_all(

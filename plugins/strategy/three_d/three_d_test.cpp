@@ -1,0 +1,315 @@
+#include <ATen/ops/equal.h>
+#include <doctest/doctest.h>
+
+#include "tests/ranks/layout_run.h"
+#include "tests/ranks/thread_comm.h"
+#include "train/model_fixture.h"
+
+using namespace keyseat;
+using namespace keyseat::test;
+using keyseat::testing::check_problem;
+using keyseat::testing::make_plugin;
+using keyseat::testing::Values;
+using keyseat::testing::with;
+
+namespace {
+
+Values degrees(int64_t pipeline, int64_t chunks = 1, int64_t expert = 1) {
+  return {{"pipeline", pipeline}, {"virtual", chunks}, {"expert", expert}};
+}
+
+StrategyFacts facts_of(int64_t rank, int64_t world) {
+  StrategyFacts facts;
+  facts.rank = rank;
+  facts.world = facts.ranks_per_node = world;
+  facts.seed = 3;
+  return facts;
+}
+
+Problems problems_of(const Values& options, int64_t world, const Chain& chain) {
+  return make_plugin<Strategy>("three_d", options)->validate(facts_of(0, world), chain);
+}
+
+// One rank of a world whose ranks are threads, made before them.
+class Rank {
+ public:
+  Rank(const Values& options, int64_t rank, int64_t world,
+       const std::vector<std::string>& freeze = {})
+      : chain(testing::chain_of(testing::small_blocks(), freeze)),
+        strategy(make_plugin<Strategy>("three_d", options)),
+        facts(facts_of(rank, world)) {
+    Problems problems;
+    mesh_ = Mesh::build(strategy->degrees(world), world, rank, world, problems);
+  }
+
+  void place(Comm& comm) { strategy->place(facts, chain, mesh_, comm); }
+  void connect(Comm& comm, UnitEvents& events) {
+    ExecutorServices services;
+    services.comm = &comm;
+    services.mesh = &mesh_;
+    services.dispatcher = dispatcher_.get();
+    services.events = &events;
+    executor_ = std::make_unique<Executor>(chain, services);
+  }
+  void schedule(StepPlan plan) {
+    executor_->begin_step(0, testing::small_loss_terms(chain));
+    strategy->schedule(std::move(plan), *executor_);
+  }
+
+  const Chain chain;
+  const std::shared_ptr<Strategy> strategy;
+  const StrategyFacts facts;
+
+ private:
+  std::shared_ptr<Dispatcher> dispatcher_ = make_plugin<Dispatcher>("local");
+  Mesh mesh_;
+  std::unique_ptr<Executor> executor_;
+};
+
+using Ranks = std::vector<std::unique_ptr<Rank>>;
+
+Ranks ranks_of(const Values& options, int64_t world, const std::vector<std::string>& freeze = {}) {
+  Ranks ranks;
+  for (int64_t rank = 0; rank < world; ++rank)
+    ranks.push_back(std::make_unique<Rank>(options, rank, world, freeze));
+  return ranks;
+}
+
+void run(Ranks& ranks, const std::function<void(size_t, Rank&, ThreadComm&)>& rank_main) {
+  ThreadWorld({.world = static_cast<int64_t>(ranks.size())})
+      .run([&](int64_t rank, ThreadComm& comm) {
+        const auto index = static_cast<size_t>(rank);
+        ranks[index]->place(comm);
+        ranks[index]->connect(comm, *ranks[index]->strategy);
+        rank_main(index, *ranks[index], comm);
+      });
+}
+
+// Rows of one sample each; the second one without an image.
+std::vector<Row> rows_of(const Chain& chain, int64_t count) {
+  std::vector<Row> rows;
+  for (int64_t row = 0; row < count; ++row) {
+    const Sample sample = testing::small_sample(row, 4 + row, row != 1, chain.input());
+    data::PackOptions options;
+    options.input = chain.input();
+    options.all_logits = true;
+    rows.push_back(data::pack({&sample}, options));
+  }
+  return rows;
+}
+
+size_t bytes_of_states(std::vector<OptimizerShard>& shards) {
+  std::map<const void*, size_t> storages;  // a storage holds the states of many shards
+  for (const OptimizerShard& shard : shards) {
+    for (const at::Tensor& state : shard.state)
+      storages[state.storage().data()] = state.storage().nbytes();
+  }
+  size_t bytes = 0;
+  for (const auto& [data, size] : storages) bytes += size;
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("three_d: layouts that cannot be are refused at their options, all at once") {
+  const Chain chain = testing::chain_of(testing::small_blocks());
+  check_problem(problems_of(degrees(3), 4, chain), Code::kC4Combination,
+                "pipeline 3 does not divide the 4 ranks of the run");
+  check_problem(problems_of(degrees(2, 1, 4), 4, chain), Code::kC4Combination,
+                "expert 4 does not divide the 2 ranks of a stage (4 ranks / pipeline 2)");
+  check_problem(problems_of(degrees(2, 1, 3), 6, chain), Code::kC4Combination,
+                "expert 3 does not divide the 4 experts");
+  check_problem(problems_of(degrees(1, 2), 2, chain), Code::kC4Combination,
+                "virtual is 2, but pipeline is 1");
+  check_problem(problems_of(degrees(4, 4), 4, chain), Code::kC4Combination,
+                "pipeline 4 x virtual 4 = 16 chunks, but the chain has 12 units");
+  CHECK(problems_of(degrees(3, 2, 3), 4, chain).size() == 2);  // the ranks, and the experts
+  const Chain dense = testing::chain_of(testing::small_blocks({{"num_experts", int64_t{0}}}));
+  check_problem(problems_of(degrees(1, 1, 2), 2, dense), Code::kC4Combination, "no routed experts");
+
+  const auto cut = [&](std::vector<std::string> units) {
+    return problems_of(with(degrees(3), {{"stages", std::move(units)}}), 3, chain);
+  };
+  CHECK(cut({"vision.blocks.1", "decoder.layers.1"}).empty());
+  check_problem(cut({"vision.blocks.1", "decoder.layers.9"}), Code::kC4Combination,
+                "there is no unit \"decoder.layers.9\"");
+  check_problem(cut({"decoder.layers.1", "vision.blocks.1"}), Code::kC4Combination,
+                "\"vision.blocks.1\" does not stand behind \"decoder.layers.1\"");
+  check_problem(cut({"vision.patch_embed", "decoder.layers.1"}), Code::kC4Combination,
+                "\"vision.patch_embed\" does not stand behind");
+  check_problem(cut({"decoder.layers.1"}), Code::kC4Combination,
+                "stages names 1 units, but pipeline 3 x virtual 1 = 3 chunks need 2");
+  check_problem(problems_of(with(degrees(2), {{"stage_bytes", int64_t{1000}}}), 2, chain),
+                Code::kC4Combination, "no split of the 12 units into 2 chunks fits");
+
+  // A mesh can be built all the same, so that the mistake is reported once.
+  Problems problems;
+  Mesh::build(make_plugin<Strategy>("three_d", degrees(3))->degrees(4), 4, 0, 4, problems);
+  CHECK(problems.empty());
+}
+
+TEST_CASE("three_d: optimizer states are shared out over the ranks of a stage, as estimated") {
+  constexpr size_t kWorld = 6, kPerStage = 3;
+  Ranks ranks = ranks_of(degrees(2), kWorld);
+  std::array<size_t, kWorld> bytes{};
+  std::array<double, kWorld> estimated{};
+  std::array<size_t, 2> whole{};  // by stage: of all its parameters
+  run(ranks, [&](size_t index, Rank& rank, ThreadComm&) {
+    bytes[index] = bytes_of_states(rank.strategy->shards(2));
+    estimated[index] = rank.strategy->estimate(rank.facts, rank.chain, {}, 2).optimizer;
+    if (index % kPerStage != 0) return;
+    for (int unit = 0; unit < rank.chain.size(); ++unit) {
+      if (rank.strategy->before_forward(unit, false).size() == 0) continue;
+      for (const ParamSpec& param : rank.chain.units()[unit].unit->spec().params)
+        whole[index / kPerStage] += 2 * sizeof(float) * static_cast<size_t>(param.numel());
+    }
+  });
+  for (size_t rank = 0; rank < kWorld; ++rank) {
+    CAPTURE(rank);
+    CHECK(static_cast<double>(bytes[rank]) == estimated[rank]);
+    // A third, and what fills parameters up to 64 bytes and shards to equal sizes.
+    const double share =
+        static_cast<double>(bytes[rank]) / static_cast<double>(whole[rank / kPerStage]);
+    CHECK(share >= 1.0 / kPerStage);
+    CHECK(share < 1.1 / kPerStage);
+  }
+}
+
+TEST_CASE("three_d: copies of a tied parameter on two stages stay bitwise equal") {
+  std::vector<std::shared_ptr<Strategy>> strategies;
+  LayoutChoice choice;
+  choice.world = 4;
+  choice.strategy = "three_d";
+  choice.strategy_options = degrees(2);
+  choice.make_strategy = [&](const Options&) {
+    strategies.push_back(make_plugin<Strategy>("three_d", degrees(2)));
+    return strategies.back();
+  };
+  const LayoutModel tied{.decoder = {{"tie_word_embeddings", true}}};
+  const LayoutResult result = run_layout(choice, tied, mixed_step(), 6);
+  const Chain chain = testing::chain_of(testing::small_blocks(tied.decoder));
+  int embedding = 0;
+  while (chain.units()[embedding].name != "decoder.embed_tokens") ++embedding;
+  const int head = chain.size() - 1;
+  // As the last step found them, behind five updates; by position, since the ranks' chains are
+  // gone.
+  const auto value = [&](size_t rank, int unit, const char* name) {
+    const std::vector<ParamSpec>& specs = chain.units()[unit].unit->spec().params;
+    size_t param = 0;
+    while (specs[param].name != name) ++param;
+    return strategies[rank]->before_forward(unit, false).at(param).value();
+  };
+  const at::Tensor first = value(0, embedding, "weight");
+  for (const at::Tensor& copy : {value(1, embedding, "weight"), value(2, head, "lm_head.weight"),
+                                 value(3, head, "lm_head.weight")}) {
+    CHECK(at::equal(first, copy));
+  }
+  CHECK(result.changes.at("decoder.embed_tokens.weight").norm().item<double>() > 0);
+}
+
+TEST_CASE("three_d: without training every row passes forward once, and the last stage is asked") {
+  constexpr size_t kWorld = 4, kRows = 3;
+  testing::SmallModel model(testing::small_blocks());
+  std::vector<at::Tensor> expected;
+  model.run(rows_of(model.chain(), kRows), /*training=*/false, &expected);
+  for (const int64_t chunks : {1, 2}) {
+    Ranks ranks = ranks_of(degrees(2, chunks), kWorld);
+    std::array<std::vector<std::pair<int64_t, at::Tensor>>, kWorld> logits;
+    run(ranks, [&](size_t index, Rank& rank, ThreadComm&) {
+      StepPlan plan;
+      plan.rows = rows_of(rank.chain, kRows);
+      plan.training = false;
+      plan.on_forward = [&](int64_t row, const Executor& done, const Store& store) {
+        logits[index].emplace_back(row, done.tensor(store, "logits").clone());
+      };
+      rank.schedule(std::move(plan));
+    });
+    for (size_t rank = 0; rank < kWorld; ++rank) {
+      REQUIRE(logits[rank].size() == (rank < 2 ? 0 : kRows));
+      for (size_t i = 0; i < logits[rank].size(); ++i) {
+        CHECK(logits[rank][i].first == static_cast<int64_t>(i));
+        CHECK(at::equal(logits[rank][i].second, expected[i]));
+      }
+    }
+  }
+}
+
+TEST_CASE(
+    "three_d: only what is live at a cut is sent, and gradients only where something trains") {
+  // Sends of each of two stages in one training step of two rows.
+  const auto sends = [](const std::vector<std::string>& freeze, const char* cut) {
+    Ranks ranks =
+        ranks_of(with(degrees(2), {{"stages", std::vector<std::string>{cut}}}), 2, freeze);
+    std::array<int, 2> counts{};
+    run(ranks, [&](size_t index, Rank& rank, ThreadComm& comm) {
+      comm.take_calls();
+      StepPlan plan;
+      plan.rows = rows_of(rank.chain, 2);
+      rank.schedule(std::move(plan));
+      for (const RecordedCall& call : comm.take_calls())
+        counts[index] += call.kind == "send" ? 1 : 0;
+      rank.strategy->finish();
+    });
+    return counts;
+  };
+  // Behind the tower's first block: vision.hidden, and its tap as deepstack feature.
+  CHECK(sends({}, "vision.blocks.1") == std::array<int, 2>{4, 4});
+  CHECK(sends({"vision"}, "vision.blocks.1") == std::array<int, 2>{4, 2});
+  CHECK(sends({"vision", "projector"}, "vision.blocks.1") == std::array<int, 2>{4, 0});
+  // hidden; the second feature; statistics and z-loss of layer 0 as one parcel.
+  CHECK(sends({}, "decoder.layers.1") == std::array<int, 2>{6, 6});
+  CHECK(sends({"vision", "projector"}, "decoder.layers.1") == std::array<int, 2>{6, 4});
+}
+
+namespace {
+
+// Reductions that have begun when the backward of a unit is over.
+class CountedReductions final : public UnitEvents {
+ public:
+  CountedReductions(UnitEvents& events, ThreadComm& comm) : events_(events), comm_(comm) {}
+  const Params& before_forward(int unit, bool training) override {
+    return events_.before_forward(unit, training);
+  }
+  void after_forward(int unit) override { events_.after_forward(unit); }
+  const Params& before_backward(int unit) override { return events_.before_backward(unit); }
+  void after_backward(int unit) override {
+    events_.after_backward(unit);
+    for (const RecordedCall& call : comm_.take_calls())
+      begun_ += call.kind == "reduce_scatter" ? 1 : 0;
+    behind.emplace_back(unit, begun_);
+  }
+  std::vector<std::pair<int, int>> behind;
+
+ private:
+  UnitEvents& events_;
+  ThreadComm& comm_;
+  int begun_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE(
+    "three_d: the reduction of a unit begins behind its last backward, before the next unit's") {
+  constexpr int kRows = 2;
+  Ranks ranks = ranks_of(with(degrees(1), {{"min_bytes", int64_t{0}}}), 2);
+  std::vector<std::pair<int, int>> behind;
+  run(ranks, [&](size_t index, Rank& rank, ThreadComm& comm) {
+    CountedReductions events(*rank.strategy, comm);
+    rank.connect(comm, events);
+    StepPlan plan;
+    plan.rows = rows_of(rank.chain, kRows);
+    rank.schedule(std::move(plan));
+    rank.strategy->finish();
+    if (index == 0) behind = events.behind;
+  });
+  const int units = ranks[0]->chain.size();
+  REQUIRE(behind.size() == static_cast<size_t>(kRows * units));
+  int before = 0;
+  for (int i = 0; i < kRows * units; ++i) {
+    const auto& [unit, begun] = behind[static_cast<size_t>(i)];
+    CAPTURE(unit);
+    CHECK(unit == units - 1 - i % units);
+    CHECK((i < units ? begun == 0 : begun > before));
+    before = begun;
+  }
+}
