@@ -9,6 +9,7 @@
 #include "runtime/loggers.h"
 #include "train/agreement.h"
 #include "train/build_chain.h"
+#include "train/check_dispatcher.h"
 
 namespace keyseat::train {
 
@@ -44,7 +45,7 @@ Session::Session(RunConfig config, Registry& registry, SessionOptions options)
                       facts_.ranks_per_node, problems);
   append(problems, comm_->validate(rendezvous));
   append(problems, strategy_->validate(facts_, chain_));
-  append(problems, dispatcher_problems());
+  append(problems, check_dispatcher(chain_, *dispatcher_, mesh_, config_.dispatcher.where));
   throw_if_any(std::move(problems));
 
   facts_.device = open_device(run.device, rendezvous.local_rank);
@@ -98,28 +99,6 @@ std::shared_ptr<Interface> Session::make(const PluginChoice& choice) const {
   host.instance = choice.instance;
   host.seed = facts_.seed;
   return registry_.create<Interface>(choice.name, choice.options, host);
-}
-
-// Asks the dispatcher about every MoE layer that differs from the ones before.
-Problems Session::dispatcher_problems() const {
-  std::set<std::array<int64_t, 3>> asked;
-  Problems problems;
-  for (const ChainUnit& unit : chain_.units()) {
-    const UnitSpec& spec = unit.unit->spec();
-    for (const ParamSpec& param : spec.params) {
-      if (param.domain != ParamDomain::kExpert) continue;
-      const DispatcherFacts facts{param.shape[0], spec.top_k, param.shape[2], spec.capacity_pad};
-      if (asked.insert({facts.experts, facts.top_k, facts.hidden}).second) {
-        Problems found = dispatcher_->check_layout(facts, mesh_);
-        for (Problem& problem : found) {
-          if (problem.where.file.empty()) problem.where = config_.dispatcher.where;
-        }
-        append(problems, std::move(found));
-      }
-      break;  // the first expert matrix reads the hidden width
-    }
-  }
-  return problems;
 }
 
 std::shared_ptr<Data> Session::open_data(const PluginChoice& choice, bool training,

@@ -70,7 +70,6 @@ class Session {
   template <typename Interface>
   std::shared_ptr<Interface> make(const PluginChoice& choice) const;
   void join_world();
-  Problems dispatcher_problems() const;
 
   RunConfig config_;
   Registry& registry_;

@@ -4,15 +4,12 @@
 #include <CLI/CLI.hpp>
 
 #include "tools/keyseat/chain/collect.h"
+#include "tools/keyseat/chain/row_options.h"
 #include "tools/keyseat/command_line.h"
 #include "tools/keyseat/run_setup.h"
 #include "tools/keyseat/tool_commands.h"
 
 namespace keyseat::tool {
-namespace {
-constexpr int64_t kMostTokens = int64_t{1} << 24;  // of one row
-}
-
 int command_chain(int argc, const char* const* argv) {
   CLI::App app{
       "Builds a model of any size on meta tensors, runs it forward and backward there, and prints "
@@ -26,10 +23,7 @@ int command_chain(int argc, const char* const* argv) {
       ->check(CLI::ExistingFile);
   arguments.add_to(app, /*positional=*/false);
   chain::RowShape row;
-  app.add_option("--tokens", row.tokens, "Tokens of the row, visual ones included (4096)")
-      ->check(CLI::Range(int64_t{1}, kMostTokens));
-  app.add_option("--visual-tokens", row.visual_tokens, "Of these, tokens of one image (0)")
-      ->check(CLI::Range(int64_t{0}, kMostTokens));
+  chain::add_row_options(app, row);
   bool units = false, json = false;
   app.add_flag("--units", units, "Also print every unit, and what would cross a cut before it");
   app.add_flag("--json", json, "Print JSON");

@@ -5,7 +5,10 @@
 
 #include "checkpoint/atomic_file.h"
 #include "runtime/loggers.h"
+#include "tools/keyseat/chain/collect.h"
+#include "tools/keyseat/chain/row_options.h"
 #include "tools/keyseat/command_line.h"
+#include "tools/keyseat/layout/layout_facts.h"
 #include "tools/keyseat/run_setup.h"
 #include "tools/keyseat/tool_commands.h"
 #include "train/loop.h"
@@ -15,6 +18,8 @@
 namespace keyseat::tool {
 
 namespace {
+
+constexpr int64_t kMostRanks = int64_t{1} << 20;
 
 nlohmann::json summary_json(const train::LoopResult& result, train::Session& session,
                             const std::string& report) {
@@ -43,6 +48,21 @@ void print_summary(const train::LoopResult& result, train::Session& session,
   if (session.data().synthetic()) fmt::print("{}\n", train::kSyntheticNotice);
 }
 
+// The layout on `world` ranks, and the model forward and backward on meta tensors. Nothing connects
+// the ranks, so that any machine can look at any layout.
+void dry_run(const ConfigArguments& arguments, int64_t world, const chain::RowShape& row,
+             bool json) {
+  ConfigPlugins plugins(arguments.allow_abi_mismatch);
+  const RunConfig config = resolve_or_throw(arguments, plugins, ConfigUse::kTrain, {},
+                                            {"comm.plugin=self", "log.level=warn"}, world);
+  Registry& registry = plugins.registry();
+  const layout::LayoutFacts facts = layout::collect(config, registry, world, row);
+  const double seconds = chain::collect(config, registry, row).dry_run_seconds;
+  fmt::print("{}", json ? layout::layout_json(facts) : layout::layout_text(facts));
+  if (!json)
+    fmt::print("dry run: forward and backward on meta tensors passed, {:.1f} s\n", seconds);
+}
+
 }  // namespace
 
 int command_train(int argc, const char* const* argv) {
@@ -59,7 +79,25 @@ int command_train(int argc, const char* const* argv) {
                "Go on from the newest checkpoint of run.dir; from the first step where it has none")
       ->excludes(replace);
   app.add_flag("--json", json, "Print the result as JSON on stdout");
+  bool dry = false;
+  int64_t world = 1;
+  chain::RowShape row;
+  auto* dry_flag = app.add_flag("--dry-run", dry,
+                                "Do not train: check the layout, print what it puts on the ranks, "
+                                "run the model on meta tensors");
+  app.add_option("--world", world, "Ranks of the dry run (1)")
+      ->needs(dry_flag)
+      ->check(CLI::Range(int64_t{1}, kMostRanks));
+  chain::add_row_options(app, row, dry_flag);
   if (const auto status = end_of_command_line(app, argc, argv)) return *status;
+  if (dry) {
+    dry_run(arguments, world, row, json);
+    return 0;
+  }
+  if (dry) {
+    dry_run(arguments, world, row, json);
+    return 0;
+  }
   ConfigPlugins plugins(arguments.allow_abi_mismatch);
   RunConfig config = resolve_or_throw(arguments, plugins, ConfigUse::kTrain);
   const std::string dir = config.run.dir;

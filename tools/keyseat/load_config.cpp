@@ -7,7 +7,7 @@
 namespace keyseat::tool {
 
 RunConfig load_config(const ConfigArguments& arguments, ConfigPlugins& plugins, ConfigUse use,
-                      std::vector<GivenBlock> blocks) {
+                      std::vector<GivenBlock> blocks, int64_t world) {
   const LaunchEnvironment environment = launch_environment();
   ResolvedConfig resolved = resolve_config({.file = arguments.file,
                                             .overlays = arguments.overlays,
@@ -15,7 +15,7 @@ RunConfig load_config(const ConfigArguments& arguments, ConfigPlugins& plugins, 
                                             .blocks = std::move(blocks),
                                             .plugin_dirs = arguments.plugin_dirs,
                                             .use = use,
-                                            .world = environment.world,
+                                            .world = world > 0 ? world : environment.world,
                                             .hosts = environment.hosts},
                                            plugins);
   if (environment.rank == 0) {

@@ -10,6 +10,7 @@ namespace keyseat::tool {
 // Throws Error with every problem; prints notes to stderr as warnings. `blocks` are those that the
 // command itself puts into the model.
 RunConfig load_config(const ConfigArguments& arguments, ConfigPlugins& plugins,
-                      ConfigUse use = ConfigUse::kTrain, std::vector<GivenBlock> blocks = {});
+                      ConfigUse use = ConfigUse::kTrain, std::vector<GivenBlock> blocks = {},
+                      int64_t world = 0);
 
 }  // namespace keyseat::tool

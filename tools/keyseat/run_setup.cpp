@@ -28,10 +28,11 @@ std::string cpu_target(const RunConfig& config) {
 }  // namespace
 
 RunConfig resolve_or_throw(const ConfigArguments& arguments, ConfigPlugins& plugins, ConfigUse use,
-                           std::vector<GivenBlock> blocks, std::vector<std::string> first_sets) {
+                           std::vector<GivenBlock> blocks, std::vector<std::string> first_sets,
+                           int64_t world) {
   ConfigArguments all = arguments;
   all.sets.insert(all.sets.begin(), first_sets.begin(), first_sets.end());
-  RunConfig config = load_config(all, plugins, use, std::move(blocks));
+  RunConfig config = load_config(all, plugins, use, std::move(blocks), world);
   install_caching_allocator(static_cast<size_t>(config.memory.cache_bytes));
   // What all ranks would say alike, the first one says.
   const bool quiet = !is_first_rank() && config.log.level == "info";

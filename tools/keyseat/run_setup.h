@@ -11,10 +11,10 @@
 namespace keyseat::tool {
 
 // As load_config(); also installs the caching allocator (before the first tensor) and sets the log
-// level. `first_sets` come before the user's own --set.
+// level. `first_sets` come before the user's own --set. `world`: ranks; 0: as launched.
 RunConfig resolve_or_throw(const ConfigArguments& arguments, ConfigPlugins& plugins, ConfigUse use,
                            std::vector<GivenBlock> blocks = {},
-                           std::vector<std::string> first_sets = {});
+                           std::vector<std::string> first_sets = {}, int64_t world = 0);
 
 // Whether this process is the rank that writes files and prints results.
 bool is_first_rank();
