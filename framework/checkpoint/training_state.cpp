@@ -2,6 +2,7 @@
 
 #include "checkpoint/agree.h"
 #include "checkpoint/safetensors_stream.h"
+#include "comm/gather.h"
 #include "keyseat/safetensors.h"
 
 namespace keyseat::checkpoint {
@@ -186,9 +187,9 @@ std::vector<CheckpointFile> write_state(const RunParts& parts, const std::string
       write_share(parts, folder + "/" + file_name(parts.rank, parts.world), problems);
   throw_where_any(problems, parts.comm, parts.world);
   std::vector<CheckpointFile> files;
-  const auto all =
-      gather_numbers({own.bytes, static_cast<int64_t>(own.low), static_cast<int64_t>(own.high)},
-                     parts.comm, parts.world);
+  const auto all = comm::gather_numbers(
+      {own.bytes, static_cast<int64_t>(own.low), static_cast<int64_t>(own.high)}, parts.comm,
+      parts.world);
   for (size_t rank = 0; rank < all.size(); ++rank) {
     const FileDigest digest{all[rank][0], static_cast<uint64_t>(all[rank][1]),
                             static_cast<uint64_t>(all[rank][2])};

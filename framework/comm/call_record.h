@@ -37,7 +37,7 @@ struct CallRecord {
   std::vector<int64_t> output_counts;  // all_to_all only: rows that come; `counts` go
   int64_t detail = 0;  // all_reduce: the ReduceOp; broadcast: root; send and receive: the peer, as
                        // a global rank
-  std::string unit;  // that the rank was in, for messages
+  std::string unit;    // that the rank was in, for messages
 
   // "#57 all_to_all of ranks [0, 1], rows of 512 bytes (bf16): 3, 4 out, 2, 5 in; unit
   // decoder.layers.3"

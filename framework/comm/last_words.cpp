@@ -25,13 +25,7 @@ std::atomic<bool> has_terminated{false};
   if (!has_terminated.exchange(true)) std::this_thread::sleep_for(kMoment);
   const Problem problem{
       Code::kR2Communication, {}, "a thread ended with an exception: " + text, "", ""};
-  if (claim_last_words()) {
-    if (!send_failure_report({false, {problem.text()}})) {
-      fmt::print(stderr, "{}\n", problem.text());
-    }
-    std::fflush(nullptr);
-    _exit(exit_status(problem.code));
-  }
+  end_process(problem, /*lost=*/false);
   for (;;) pause();  // another thread is ending the process
 }
 
@@ -44,6 +38,14 @@ bool terminating() { return has_terminated; }
 bool claim_last_words() {
   static std::atomic<bool> claimed{false};
   return !claimed.exchange(true);
+}
+
+void end_process(const Problem& problem, bool lost) {
+  if (!claim_last_words()) return;
+  const std::string text = problem.text();
+  if (!send_failure_report({lost, {text}})) fmt::print(stderr, "{}\n", text);
+  std::fflush(nullptr);
+  _exit(exit_status(problem.code));
 }
 
 int say_last_words(const std::vector<std::string>& texts, int status) {

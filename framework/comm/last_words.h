@@ -21,6 +21,10 @@ KEYSEAT_API int say_last_words(const Problems& problems);
 void catch_terminate();
 bool terminating();  // such an exception has been thrown
 
+// Says why and ends the process at once, whatever its threads wait for. `lost`: because another
+// rank is. Returns only where another thread is doing so already.
+void end_process(const Problem& problem, bool lost);
+
 // True for the first caller only, which then says why the process ends.
 bool claim_last_words();
 

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/failure_report.h"
 #include "comm/last_words.h"
 #include "runtime/loggers.h"
 
@@ -60,6 +59,7 @@ std::string verdict_line(const Verdict& verdict) {
 }  // namespace
 
 bool lost_a_peer() { return peer_lost; }
+void note_lost_peer() { peer_lost = true; }
 bool job_is_over() { return verdict_known; }
 
 Monitor::Monitor(MonitorSettings settings,
@@ -324,12 +324,7 @@ void Monitor::announce(Verdict verdict) {
 }
 
 void Monitor::end_process_when_due() {
-  if (end_at_ < 0 || now() < end_at_ || !claim_last_words()) return;
-  const Problem problem = problem_of(*verdict_);
-  const std::string text = problem.text();
-  if (!send_failure_report({peer_lost, {text}})) fmt::print(stderr, "{}\n", text);
-  std::fflush(nullptr);
-  _exit(exit_status(problem.code));
+  if (end_at_ >= 0 && now() >= end_at_) end_process(problem_of(*verdict_), peer_lost);
 }
 
 }  // namespace keyseat::comm

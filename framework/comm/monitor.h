@@ -100,6 +100,7 @@ class KEYSEAT_API Monitor {
 
 // True once a verdict names another rank: the error that ends this process is not its own.
 KEYSEAT_API bool lost_a_peer();
+void note_lost_peer();  // the same before there is a monitor: another rank did not come
 // True once there is any verdict: threads of communicators may never end, so leave by _exit.
 KEYSEAT_API bool job_is_over();
 

@@ -1,11 +1,10 @@
 #include "comm/recorded_comm.h"
 
-#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "comm/monitor.h"
+#include "comm/guarded_call.h"
 #include "comm/recorded_group.h"
 
 namespace keyseat::comm {
@@ -62,7 +61,12 @@ CommGroup& RecordedComm::group(const std::vector<int64_t>& ranks, CommChannel ch
   }
   const bool alone = ranks.size() == 1 && world_ > 1;
   log_.activity->set_waiting(true);  // its members connect
-  CommGroup* const inner = alone ? nullptr : &inner_->group(ranks, channel);
+  CommGroup* const inner =
+      alone ? nullptr
+            : guarded_call(
+                  log_.monitor,
+                  [&] { return fmt::format("ranks [{}] cannot connect", fmt::join(ranks, ", ")); },
+                  [&] { return &inner_->group(ranks, channel); });
   log_.activity->set_waiting(false);
   found = std::make_unique<RecordedGroup>(inner, ranks, channel, log_);
   return *found;

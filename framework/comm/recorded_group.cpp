@@ -1,18 +1,16 @@
 #include "comm/recorded_group.h"
 
-#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
 
-#include "comm/monitor.h"
+#include "comm/guarded_call.h"
 
 namespace keyseat::comm {
 namespace {
 
-constexpr double kSlice = 0.05;          // seconds between looks for a verdict
-constexpr double kVerdictSeconds = 2.0;  // a broken connection is explained within
+constexpr double kSlice = 0.05;  // seconds between looks for a verdict
 
 // The wait of a recorded call: ends with a verdict where a rank is lost.
 class RecordedWork final : public Work {
@@ -34,20 +32,10 @@ class RecordedWork final : public Work {
 
  private:
   bool try_for(double seconds) {
-    try {
-      done_ = inner_->wait_for(seconds);
-    } catch (const c10::Error& error) {
-      fail(error.what_without_backtrace());
-    } catch (const std::exception& error) {
-      fail(error.what());
-    }
+    done_ = guarded_call(
+        log_.monitor, [this] { return record_.text() + " failed"; },
+        [&] { return inner_->wait_for(seconds); });
     return done_;
-  }
-
-  // A communicator sees a dead peer as a broken connection; the monitor knows who it was.
-  [[noreturn]] void fail(const std::string& why) {
-    if (log_.monitor != nullptr) log_.monitor->check_soon(kVerdictSeconds);
-    throw Error(Problem{Code::kR2Communication, {}, record_.text() + " failed", why, ""});
   }
 
   std::unique_ptr<Work> inner_;
@@ -138,18 +126,9 @@ std::unique_ptr<Work> RecordedGroup::begin(CallRecord record, const Function& ca
   if (log_.monitor != nullptr) log_.monitor->check();
   log_.add(record);
   if (inner_ == nullptr) return std::make_unique<DoneWork>();
-  try {
-    return std::make_unique<RecordedWork>(call(), std::move(record), log_);
-  } catch (const Error&) {
-    throw;
-  } catch (const c10::Error& error) {
-    if (log_.monitor != nullptr) log_.monitor->check_soon(kVerdictSeconds);
-    throw Error(Problem{Code::kR2Communication,
-                        {},
-                        record.text() + " could not begin",
-                        error.what_without_backtrace(),
-                        ""});
-  }
+  auto work = guarded_call(
+      log_.monitor, [&] { return record.text() + " could not begin"; }, call);
+  return std::make_unique<RecordedWork>(std::move(work), std::move(record), log_);
 }
 
 std::unique_ptr<Work> RecordedGroup::all_reduce(at::Tensor tensor, ReduceOp op) {

@@ -8,12 +8,17 @@
 
 #include "base/sha256.h"
 #include "comm/last_words.h"
+#include "comm/meeting_guard.h"
 #include "comm/monitor.h"
 
 namespace keyseat::comm {
 namespace {
 
 constexpr size_t kMostDiffering = 8;  // differing lines that are shown
+// Beyond the time-out, a rank that hears nothing at all waits this share of it longer, so that one
+// that was told says why.
+constexpr double kGuardShare = 0.15;
+constexpr double kShortestWait = 0.001;  // seconds
 
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
@@ -21,15 +26,19 @@ std::chrono::milliseconds milliseconds(double seconds) {
 
 std::vector<uint8_t> bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
-Error unreachable(const LaunchEnvironment& environment, const std::string& why) {
-  return Error(
-      Problem{Code::kR2Communication,
-              {},
-              fmt::format("rank {} of {} cannot meet the others at {} port {}", environment.rank,
-                          environment.world, environment.master_host, environment.master_port),
-              why,
-              "Set MASTER_ADDR to the host of rank 0 and MASTER_PORT to a free port "
-              "there; see that nothing else listens on it."});
+Problem unreachable(const LaunchEnvironment& environment, const std::string& why) {
+  return {Code::kR2Communication,
+          {},
+          fmt::format("rank {} of {} cannot meet the others at {} port {}", environment.rank,
+                      environment.world, environment.master_host, environment.master_port),
+          why,
+          "Set MASTER_ADDR to the host of rank 0 and MASTER_PORT to a free port "
+          "there; see that nothing else listens on it."};
+}
+
+Error cannot_meet(const LaunchEnvironment& environment, const std::string& why) {
+  if (environment.rank != 0) note_lost_peer();
+  return Error(unreachable(environment, why));
 }
 
 c10::intrusive_ptr<c10d::Store> open_store(const LaunchEnvironment& environment, double timeout) {
@@ -46,9 +55,9 @@ c10::intrusive_ptr<c10d::Store> open_store(const LaunchEnvironment& environment,
     return c10::make_intrusive<c10d::PrefixStore>("keyseat" + environment.attempt,
                                                   std::move(store));
   } catch (const c10::Error& error) {
-    throw unreachable(environment, error.what_without_backtrace());
+    throw cannot_meet(environment, error.what_without_backtrace());
   } catch (const std::exception& error) {
-    throw unreachable(environment, error.what());
+    throw cannot_meet(environment, error.what());
   }
 }
 
@@ -58,24 +67,41 @@ World::World(const LaunchEnvironment& environment, double timeout_seconds)
     : environment_(environment), timeout_seconds_(timeout_seconds) {
   if (environment_.world == 1) return;
   catch_terminate();
+  const MeetingGuard guard(
+      (1 + kGuardShare) * timeout_seconds,
+      unreachable(environment_, fmt::format("rank 0 gave no answer for {} s: "
+                                            "it is stopped, or its host is gone",
+                                            timeout_seconds)));
+  const Clock::time_point end = deadline();
   store_ = open_store(environment_, timeout_seconds);
   store_->set(fmt::format("joined/{}", rank()), bytes("1"));
   for (int64_t other = 0; other < size(); ++other) {
-    wait_for(fmt::format("joined/{}", other), "joined");
+    wait_for(fmt::format("joined/{}", other), "joined", end);
   }
   const auto publish = [&](const MonitorAddress& address) {
     store_->set("monitor", bytes(fmt::format("{} {}", address.port, address.key)));
   };
   const auto look_up = [&] {
-    const std::string text = wait_for("monitor", "joined");
+    const std::string text = wait_for("monitor", "joined", end);
     const size_t space = text.find(' ');
     return MonitorAddress{std::atoi(text.c_str()), text.substr(space + 1)};
   };
-  monitor_ = std::make_unique<Monitor>(
-      MonitorSettings{rank(), size(), timeout_seconds, environment_.master_host}, publish, look_up);
+  try {
+    monitor_ = std::make_unique<Monitor>(
+        MonitorSettings{rank(), size(), timeout_seconds, environment_.master_host}, publish,
+        look_up);
+  } catch (const Error&) {
+    if (rank() != 0) note_lost_peer();  // rank 0 was there, and cannot be reached
+    throw;
+  }
 }
 
 World::~World() = default;
+
+World::Clock::time_point World::deadline() const {
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                            std::chrono::duration<double>(timeout_seconds_));
+}
 
 Activity& World::activity() { return monitor_ != nullptr ? monitor_->activity() : alone_; }
 
@@ -103,10 +129,12 @@ std::vector<int64_t> World::missing(const std::string& key) const {
 }
 
 // The value of a key that another rank sets; `what` is the family of keys that every rank sets.
-std::string World::wait_for(const std::string& key, const std::string& what) {
+std::string World::wait_for(const std::string& key, const std::string& what,
+                            Clock::time_point end) {
   std::string why;
   try {
-    store_->wait({key}, milliseconds(timeout_seconds_));
+    const double left = std::chrono::duration<double>(end - Clock::now()).count();
+    store_->wait({key}, milliseconds(std::max(left, kShortestWait)));
     const std::vector<uint8_t> value = store_->get(key);
     return {value.begin(), value.end()};
   } catch (const c10::Error& error) {
@@ -117,8 +145,9 @@ std::string World::wait_for(const std::string& key, const std::string& what) {
   try {
     ranks = missing(what);
   } catch (const c10::Error&) {
-    throw unreachable(environment_, why);  // rank 0 is gone
+    throw cannot_meet(environment_, why);  // rank 0 is gone
   }
+  note_lost_peer();
   throw Error(Problem{Code::kR2Communication,
                       {},
                       fmt::format("ranks [{}] of {} did not come within {} s",
@@ -129,14 +158,15 @@ std::string World::wait_for(const std::string& key, const std::string& what) {
 
 void World::agree(const std::string& what, const std::vector<std::string>& lines) {
   if (size() == 1) return;
+  const Clock::time_point end = deadline();
   const std::string text = fmt::format("{}", fmt::join(lines, "\n"));
   store_->set(fmt::format("{}.text/{}", what, rank()), bytes(text));
   store_->set(fmt::format("{}/{}", what, rank()), bytes(sha256_hex(text)));
-  const std::string first = wait_for(what + "/0", what);
+  const std::string first = wait_for(what + "/0", what, end);
   for (int64_t other = 1; other < size(); ++other) {
-    if (wait_for(fmt::format("{}/{}", what, other), what) == first) continue;
+    if (wait_for(fmt::format("{}/{}", what, other), what, end) == first) continue;
     const auto lines_of = [&](int64_t rank) {
-      std::istringstream stream(wait_for(fmt::format("{}.text/{}", what, rank), what));
+      std::istringstream stream(wait_for(fmt::format("{}.text/{}", what, rank), what, end));
       std::vector<std::string> found;
       for (std::string line; std::getline(stream, line);) found.push_back(line);
       return found;

@@ -4,6 +4,7 @@
 
 #include <c10/util/intrusive_ptr.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,7 +42,9 @@ class KEYSEAT_API World {
   Activity& activity();
 
  private:
-  std::string wait_for(const std::string& key, const std::string& what);
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point deadline() const;  // of what begins now
+  std::string wait_for(const std::string& key, const std::string& what, Clock::time_point end);
   std::vector<int64_t> missing(const std::string& key) const;
   LaunchEnvironment environment_;
   double timeout_seconds_;

@@ -4,26 +4,24 @@
 
 namespace keyseat::train {
 
-int64_t describe_rows(const std::vector<Row>& rows, const InputSpec& input, bool ids,
-                      StepMetrics& metrics) {
-  metrics.statistics = row_statistics(rows, input.merge_size);
-  int64_t tokens = 0;
+StepNotes own_notes(const std::vector<Row>& rows, const InputSpec& input, const Data& data,
+                    bool ids) {
+  StepNotes notes;
+  notes.statistics = row_statistics(rows, input.merge_size);
+  notes.failures = data.failures();
   for (const Row& row : rows) {
-    tokens += row.facts.counts.tokens;
-    if (ids) metrics.sample_ids.push_back(row.facts.sample_ids);
+    if (ids) notes.sample_ids.push_back(row.facts.sample_ids);
   }
-  return tokens;
+  return notes;
 }
 
-void describe_outcome(const Executor& executor, const Data& data, int64_t own_tokens,
+void describe_outcome(const Chain& chain, const StepSums& sums, StepNotes notes,
                       const Failures& before, StepMetrics& metrics) {
-  metrics.routers = router_metrics(executor.chain(), executor, own_tokens);
+  metrics.routers = router_metrics(chain, sums.router_stats, metrics.counts.tokens);
+  metrics.statistics = std::move(notes.statistics);
+  metrics.sample_ids = std::move(notes.sample_ids);
   metrics.failures = before;
-  for (const auto& [reason, failure] : data.failures()) {
-    auto& [count, example] = metrics.failures[reason];
-    count += failure.first;
-    if (example.empty()) example = failure.second;
-  }
+  add_failures(notes.failures, metrics.failures);
   const MemoryStatistics memory = memory_statistics();
   metrics.peak_memory_bytes = static_cast<double>(memory.peak);
   for (int i = 0; i < kMemoryCategories && memory.peak > 0; ++i) {

@@ -3,16 +3,19 @@
 
 #include "keyseat/interfaces/data.h"
 #include "train/metrics.h"
+#include "train/step_notes.h"
+#include "train/step_sums.h"
 
 namespace keyseat::train {
 
-// Before the rows are handed over; `ids`: name the samples. Returns the rows' real tokens.
-int64_t describe_rows(const std::vector<Row>& rows, const InputSpec& input, bool ids,
-                      StepMetrics& metrics);
+// This rank's part of the notes of a step, before its rows are handed over; `ids`: name the
+// samples.
+StepNotes own_notes(const std::vector<Row>& rows, const InputSpec& input, const Data& data,
+                    bool ids);
 
-// Behind the update. `own_tokens`: of this rank's rows. `before`: failures of an earlier part of
-// the run.
-void describe_outcome(const Executor& executor, const Data& data, int64_t own_tokens,
+// Behind the update. `sums`, `notes`: of all ranks. `before`: failures of an earlier part of the
+// run.
+void describe_outcome(const Chain& chain, const StepSums& sums, StepNotes notes,
                       const Failures& before, StepMetrics& metrics);
 
 }  // namespace keyseat::train

@@ -2,14 +2,14 @@
 
 #include <ATen/ops/tensor.h>
 
+#include "comm/gather.h"
+
 namespace keyseat::train {
 
 DispatcherReport gather_report(Dispatcher& dispatcher, Comm& comm, int64_t world) {
   const DispatcherReport own = dispatcher.take_report();
   at::Tensor sums = at::tensor({own.choices, own.capacity, own.overflow}, at::kLong);
-  std::vector<int64_t> ranks(static_cast<size_t>(world));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  comm.group(ranks).all_reduce(sums, ReduceOp::kSum)->wait();
+  comm::all_ranks(comm, world).all_reduce(sums, ReduceOp::kSum)->wait();
   const int64_t* values = sums.const_data_ptr<int64_t>();
   return {values[0], values[1], values[2]};
 }

@@ -11,6 +11,7 @@
 namespace keyseat::train {
 
 struct EvalExample {
+  int64_t id = 0;                 // index in the source
   std::string key, answer, text;  // where from, what was expected, what was decoded
   bool finished = false;          // ended by <|im_end|> within max_new_tokens
   bool correct = false;
@@ -26,7 +27,8 @@ struct EvalResult {
 };
 
 // A sample is right where the decoded text, trimmed, equals the source's answer and was ended by
-// the model itself. `limit` 0: all samples.
+// the model itself. `limit` 0: all samples. The data ranks share the samples; all ranks call it and
+// get the same result.
 EvalResult evaluate(Session& session, Data& data, int64_t max_new_tokens, int64_t limit);
 
 nlohmann::json eval_json(const EvalResult& result, bool examples);

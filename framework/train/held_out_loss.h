@@ -14,7 +14,8 @@ struct HeldOutLoss {
 };
 
 // Cross-entropy of the first `limit` samples (0: all) in source order, as training would see them
-// without augmentation. Changes no parameter, no statistic and no random number of the run.
+// without augmentation. Changes no parameter, no statistic and no random number of the run. The
+// data ranks share the samples; all ranks call it and get the same result.
 HeldOutLoss held_out_loss(Session& session, Data& data, int64_t limit);
 
 }  // namespace keyseat::train

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/agree.h"
+#include "comm/gather.h"
 #include "runtime/loggers.h"
 #include "train/describe_step.h"
 #include "train/dispatch_report.h"
@@ -61,14 +61,14 @@ std::optional<StepMetrics> Loop::step(int64_t index) {
   seconds.data = lap();
 
   // 2. Counts: every size of the step on every rank; all loss terms get their global normalisers.
-  const StepCounts counts =
-      gather_counts(rows, session_.comm(), session_.mesh(), stop_requested());
+  const StepCounts counts = gather_counts(rows, session_.comm(), session_.mesh(), stop_requested());
   if (counts.stop) return std::nullopt;
   failure_limit_.add(counts.total, session_.data());
   const auto terms = loss_terms(session_.chain(), config.loss, counts.total);
   executor.begin_step(index, terms);
-  const int64_t own_tokens =
-      describe_rows(rows, session_.chain().input(), config.log.samples, metrics);
+  StepNotes notes =
+      gather_notes(own_notes(rows, session_.chain().input(), session_.data(), config.log.samples),
+                   session_.comm(), session_.mesh());
   lap();
 
   // 3. Chain: forward and backward of every row.
@@ -92,7 +92,7 @@ std::optional<StepMetrics> Loop::step(int64_t index) {
   lap();
   update_.step(metrics.lr, metrics.clip, counts.total);
   seconds.optimizer = lap();
-  describe_outcome(executor, session_.data(), own_tokens, start_.failures, metrics);
+  describe_outcome(session_.chain(), sums, std::move(notes), start_.failures, metrics);
   metrics.dispatched =
       gather_report(session_.dispatcher(), session_.comm(), session_.facts().world);
   seconds.total = now() - begin;
@@ -145,7 +145,7 @@ void Loop::save(int64_t next_step, int64_t cursor) {
 void Loop::finite_or_throw(const StepMetrics& metrics,
                            const std::map<std::string, LossTerm>& terms) {
   const bool finite = std::isfinite(metrics.loss) && std::isfinite(metrics.grad_norm);
-  if (!checkpoint::any_rank(!finite, session_.comm(), session_.facts().world)) return;
+  if (!comm::any_rank(!finite, session_.comm(), session_.facts().world)) return;
   std::string text;
   for (const auto& [name, value] : metrics.terms) text += fmt::format(" {} {}", name, value);
   throw Error(Problem{

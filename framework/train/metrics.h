@@ -40,16 +40,17 @@ struct StepMetrics {
   Norms norms;         // by block; of the parameters before the update, on the steps that log them
   RowCounts counts;    // of the step, all ranks
   int64_t cursor = 0;  // of the data before the step
-  RowStatistics statistics;                      // of this rank's rows
-  std::vector<std::vector<int64_t>> sample_ids;  // of this rank's rows, where log.samples asks
+  // Of the rows of all ranks, on the first rank (train/step_notes.h).
+  RowStatistics statistics;
+  std::vector<std::vector<int64_t>> sample_ids;  // row by row, where log.samples asks
   double seconds = 0;
   double host_seconds = 0;  // outside of tensor work and of waiting for data
   ComponentSeconds components;
-  std::map<std::string, RouterMetrics> routers;  // by MoE layer
-  Failures failures;                             // of the data since the run began
-  double peak_memory_bytes = 0;
+  std::map<std::string, RouterMetrics> routers;  // by MoE layer, all ranks
+  Failures failures;             // of the data since the run began; all ranks, on the first one
+  double peak_memory_bytes = 0;  // of this rank; so are memory_peaks and all seconds
   std::map<std::string, double> memory_peaks;  // bytes by what they are for, each at its own time
-  DispatcherReport dispatched;  // all ranks
+  DispatcherReport dispatched;                 // all ranks
 
   double useful_tokens_per_second() const {
     return seconds > 0 ? static_cast<double>(counts.tokens) / seconds : 0;

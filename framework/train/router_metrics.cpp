@@ -37,11 +37,12 @@ double relative_entropy(const std::vector<double>& values) {
   return values.size() > 1 ? entropy / std::log(static_cast<double>(values.size())) : 1;
 }
 
-std::map<std::string, RouterMetrics> router_metrics(const Chain& chain, const Executor& executor,
+std::map<std::string, RouterMetrics> router_metrics(const Chain& chain,
+                                                    const std::map<std::string, at::Tensor>& stats,
                                                     int64_t tokens) {
   const std::map<std::string, int64_t> top_k = top_k_by_layer(chain);
   std::map<std::string, RouterMetrics> layers;
-  for (const auto& [layer, stats_2E] : executor.router_stats()) {
+  for (const auto& [layer, stats_2E] : stats) {
     RouterMetrics& metrics = layers[layer];
     const std::vector<double> load = doubles(stats_2E.select(0, 1));
     int64_t routed = 0;

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "keyseat/chain.h"
-#include "keyseat/executor.h"
 
 namespace keyseat::train {
 
@@ -18,8 +17,10 @@ struct RouterMetrics {
   int64_t dropped = 0;        // top-k choices of real tokens that no expert worked on
 };
 
-// By layer, of this rank's `tokens` real tokens (summed over the micro-batches of the step).
-std::map<std::string, RouterMetrics> router_metrics(const Chain& chain, const Executor& executor,
+// By layer. `stats`: router.stats.LAYER [2, E] of the step, summed over its micro-batches and all
+// ranks, which have `tokens` real tokens.
+std::map<std::string, RouterMetrics> router_metrics(const Chain& chain,
+                                                    const std::map<std::string, at::Tensor>& stats,
                                                     int64_t tokens);
 
 // -sum p log p / log n of values that are normalised first; 1 where n is 1, 0 where all are zero.

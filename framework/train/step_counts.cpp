@@ -3,6 +3,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include "comm/gather.h"
+
 namespace keyseat::train {
 
 namespace {
@@ -30,6 +32,12 @@ RowCounts load(const int64_t* in) {
 
 }  // namespace
 
+bool speaks_for_rows(const Mesh& mesh, int64_t rank) {
+  const Axis within[] = {Axis::kPipeline, Axis::kContext, Axis::kTensor};
+  return std::all_of(std::begin(within), std::end(within),
+                     [&](Axis axis) { return mesh.coordinate_of(rank, axis) == 0; });
+}
+
 StepCounts gather_counts(std::vector<Row>& rows, Comm& comm, const Mesh& mesh, bool stop) {
   const int64_t world = mesh.world();
   const auto micro_batches = static_cast<int64_t>(rows.size());
@@ -40,17 +48,14 @@ StepCounts gather_counts(std::vector<Row>& rows, Comm& comm, const Mesh& mesh, b
     fields[kFields - 1] = stop ? 1 : 0;
   }
   const at::Tensor all = at::empty({world * micro_batches, kFields}, at::kLong);
-  std::vector<int64_t> ranks(world);
-  std::iota(ranks.begin(), ranks.end(), 0);
-  comm.group(ranks).all_gather(all, own, std::vector<int64_t>(world, micro_batches))->wait();
+  comm::all_ranks(comm, world)
+      .all_gather(all, own, std::vector<int64_t>(world, micro_batches))
+      ->wait();
 
   StepCounts counts;
   counts.micro_batches.resize(micro_batches);
   for (int64_t rank = 0; rank < world; ++rank) {
-    // Ranks of one data rank work on the same rows.
-    const bool counts_rows = mesh.coordinate_of(rank, Axis::kPipeline) == 0 &&
-                             mesh.coordinate_of(rank, Axis::kContext) == 0 &&
-                             mesh.coordinate_of(rank, Axis::kTensor) == 0;
+    const bool counts_rows = speaks_for_rows(mesh, rank);
     for (int64_t m = 0; m < micro_batches; ++m) {
       const int64_t* const fields = all.data_ptr<int64_t>() + (rank * micro_batches + m) * kFields;
       const RowCounts row = load(fields);

@@ -20,6 +20,10 @@ struct StepCounts {
   bool stop = false;                     // a rank was asked to stop the run
 };
 
+// Ranks of one data rank work on the same rows; true for the first of them, so that what is counted
+// by rows is counted once. In the order of ranks these are the data ranks.
+bool speaks_for_rows(const Mesh& mesh, int64_t rank);
+
 // Gathers and writes RowFacts::shared_tokens of every row. Every rank has the same number of rows.
 // `stop`: this rank wants the run to stop; all ranks learn of it together.
 StepCounts gather_counts(std::vector<Row>& rows, Comm& comm, const Mesh& mesh, bool stop = false);

@@ -2,6 +2,8 @@
 
 #include <ATen/ops/zeros.h>
 
+#include "comm/gather.h"
+
 namespace keyseat::train {
 
 namespace {
@@ -33,9 +35,7 @@ StepSums sum_over_ranks(const Executor& executor, Comm& comm, int64_t world) {
     const auto& [place, experts] = stats_at.at(layer);
     sums.narrow(0, place, 2 * experts).copy_(stats.view(-1));
   }
-  std::vector<int64_t> ranks(static_cast<size_t>(world));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  comm.group(ranks).all_reduce(sums, ReduceOp::kSum)->wait();
+  comm::all_ranks(comm, world).all_reduce(sums, ReduceOp::kSum)->wait();
   StepSums all;
   for (const auto& [name, place] : loss_at) all.losses[name] = sums.data_ptr<double>()[place];
   for (const auto& [layer, where] : stats_at) {

@@ -45,9 +45,13 @@ struct Outcome {
 
 inline std::string quoted(const std::string& text) { return "'" + text + "'"; }
 
-inline Outcome run_parity(const fs::path& folder, const std::vector<std::string>& arguments = {}) {
+// `ranks`: through keyseat launch where there are several.
+inline Outcome run_parity(const fs::path& folder, const std::vector<std::string>& arguments = {},
+                          int ranks = 1) {
   const auto bin = fs::canonical("/proc/self/exe").parent_path() / "keyseat";
-  std::string command = quoted(bin) + " parity " + quoted(folder) + " --json";
+  std::string command = quoted(bin);
+  if (ranks > 1) command += " launch -n " + std::to_string(ranks) + " --";
+  command += " parity " + quoted(folder) + " --json";
   for (const std::string& argument : arguments) command += " " + quoted(argument);
   FILE* pipe = popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);

@@ -7,6 +7,8 @@
 
 #include "comm/last_words.h"
 #include "keyseat/status.h"
+#include "runtime/loggers.h"
+#include "tools/keyseat/run_setup.h"
 #include "tools/keyseat/tool_commands.h"
 
 namespace {
@@ -31,6 +33,8 @@ int keyseat_tool_main(int argc, const char* const* argv) {
       {"version", keyseat::tool::command_version}, {"chain", keyseat::tool::command_chain},
   };
   try {
+    // What all ranks would say alike, the first one says.
+    if (!keyseat::tool::is_first_rank()) (void)keyseat::set_log_level("warn");
     for (const Entry& command : kCommands) {
       if (argc > 0 && command.name == argv[0]) return command.run(argc, argv);
     }

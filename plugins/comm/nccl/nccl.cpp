@@ -25,13 +25,6 @@ Nccl::~Nccl() = default;
 
 Problems Nccl::validate(const Rendezvous& rendezvous) const {
   Problems problems;
-  if (rendezvous.world == 1) {
-    problems.push_back({Code::kC4Combination,
-                        {},
-                        "comm/nccl connects ranks, but this is a world of one",
-                        "",
-                        "Leave comm.plugin unset, or launch more ranks."});
-  }
   if (!rendezvous.device.is_cuda()) {
     problems.push_back({Code::kC4Combination,
                         {},
@@ -46,10 +39,11 @@ void Nccl::connect(const Rendezvous& rendezvous) {
   Problems problems = validate(rendezvous);
   if (!problems.empty()) throw Error(std::move(problems));
   rendezvous_ = rendezvous;
+  connected_ = true;
 }
 
 keyseat::CommGroup& Nccl::group(const std::vector<int64_t>& ranks, CommChannel channel) {
-  if (rendezvous_.store == nullptr) {
+  if (!connected_) {
     throw Error(
         Problem{Code::kR4Contract, {}, "comm/nccl: group() was called before connect()", "", ""});
   }
@@ -62,7 +56,8 @@ keyseat::CommGroup& Nccl::group(const std::vector<int64_t>& ranks, CommChannel c
   auto* const bytes = reinterpret_cast<uint8_t*>(&id);
   if (own == 0) {
     require(ncclGetUniqueId(&id), "ncclGetUniqueId");
-    rendezvous_.store->set(key, std::vector<uint8_t>(bytes, bytes + sizeof(id)));
+    if (ranks.size() > 1)
+      rendezvous_.store->set(key, std::vector<uint8_t>(bytes, bytes + sizeof(id)));
   } else {
     const std::vector<uint8_t> value = rendezvous_.store->get(key);
     std::copy_n(value.begin(), std::min(value.size(), sizeof(id)), bytes);

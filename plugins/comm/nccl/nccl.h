@@ -29,6 +29,7 @@ class Nccl final : public keyseat::Comm {
 
  private:
   keyseat::Rendezvous rendezvous_;
+  bool connected_ = false;
   std::mutex mutex_;  // abort() comes from another thread
   bool aborted_ = false;
   std::map<std::pair<std::vector<int64_t>, keyseat::CommChannel>, std::unique_ptr<NcclGroup>>

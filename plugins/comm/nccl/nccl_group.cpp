@@ -107,7 +107,16 @@ std::unique_ptr<Work> NcclGroup::begin(std::vector<at::Tensor> held, const Funct
   return std::make_unique<NcclWork>(communicator_, stream_, std::move(held), host_waits);
 }
 
+template <typename Function>
+std::unique_ptr<Work> NcclGroup::staged(const at::Tensor& host, const Function& call) {
+  const at::Tensor device = on_device(host);
+  return std::make_unique<StagedWork>(call(device), stream_, host.detach(), device);
+}
+
 std::unique_ptr<Work> NcclGroup::all_reduce(at::Tensor tensor, ReduceOp op) {
+  if (tensor.is_cpu()) {
+    return staged(tensor, [&](const at::Tensor& device) { return all_reduce(device, op); });
+  }
   const at::Tensor target = tensor.detach();
   const at::Tensor summed =
       is_bf16(target) ? at::empty(target.sizes(), target.options().dtype(at::kFloat)) : target;
@@ -122,6 +131,9 @@ std::unique_ptr<Work> NcclGroup::all_reduce(at::Tensor tensor, ReduceOp op) {
 }
 
 std::unique_ptr<Work> NcclGroup::broadcast(at::Tensor tensor, int64_t root) {
+  if (tensor.is_cpu()) {
+    return staged(tensor, [&](const at::Tensor& device) { return broadcast(device, root); });
+  }
   return begin({tensor}, [&] {
     require(ncclBroadcast(tensor.data_ptr(), tensor.data_ptr(), tensor.nbytes(), ncclInt8,
                           static_cast<int>(root), communicator_->get(), stream_.stream()),
@@ -131,6 +143,11 @@ std::unique_ptr<Work> NcclGroup::broadcast(at::Tensor tensor, int64_t root) {
 
 std::unique_ptr<Work> NcclGroup::all_gather(at::Tensor output, at::Tensor input,
                                             std::vector<int64_t> counts) {
+  if (output.is_cpu()) {
+    return staged(output, [&](const at::Tensor& device) {
+      return all_gather(device, on_device(input), counts);
+    });
+  }
   const std::vector<size_t> at = offsets(counts, row_bytes(output));
   const bool equal =
       std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) == counts.end();
@@ -156,6 +173,11 @@ std::unique_ptr<Work> NcclGroup::all_gather(at::Tensor output, at::Tensor input,
 
 std::unique_ptr<Work> NcclGroup::reduce_scatter(at::Tensor output, at::Tensor input,
                                                 std::vector<int64_t> counts) {
+  if (output.is_cpu()) {
+    return staged(output, [&](const at::Tensor& device) {
+      return reduce_scatter(device, on_device(input), counts);
+    });
+  }
   const at::Tensor target = output.detach(), source = input.detach();
   const bool converts = is_bf16(target);
   const auto fp32 = [&](const at::Tensor& like) {
@@ -189,6 +211,11 @@ std::unique_ptr<Work> NcclGroup::reduce_scatter(at::Tensor output, at::Tensor in
 std::unique_ptr<Work> NcclGroup::all_to_all(at::Tensor output, at::Tensor input,
                                             std::vector<int64_t> output_counts,
                                             std::vector<int64_t> input_counts) {
+  if (output.is_cpu()) {
+    return staged(output, [&](const at::Tensor& device) {
+      return all_to_all(device, on_device(input), output_counts, input_counts);
+    });
+  }
   const size_t bytes = row_bytes(output);
   const std::vector<size_t> to = offsets(output_counts, bytes), from = offsets(input_counts, bytes);
   return begin({output, input}, [&] {
@@ -210,6 +237,7 @@ std::unique_ptr<Work> NcclGroup::all_to_all(at::Tensor output, at::Tensor input,
 }
 
 std::unique_ptr<Work> NcclGroup::send(at::Tensor tensor, int64_t to) {
+  if (tensor.is_cpu()) return send(on_device(tensor), to);
   return begin({tensor}, [&] {
     if (tensor.nbytes() == 0) return;
     require(ncclSend(tensor.data_ptr(), tensor.nbytes(), ncclInt8, static_cast<int>(to),
@@ -219,6 +247,9 @@ std::unique_ptr<Work> NcclGroup::send(at::Tensor tensor, int64_t to) {
 }
 
 std::unique_ptr<Work> NcclGroup::receive(at::Tensor tensor, int64_t from) {
+  if (tensor.is_cpu()) {
+    return staged(tensor, [&](const at::Tensor& device) { return receive(device, from); });
+  }
   return begin({tensor}, [&] {
     if (tensor.nbytes() == 0) return;
     require(ncclRecv(tensor.data_ptr(), tensor.nbytes(), ncclInt8, static_cast<int>(from),

@@ -55,6 +55,10 @@ class NcclGroup final : public keyseat::CommGroup {
   template <typename Function>
   std::unique_ptr<Work> begin(std::vector<at::Tensor> held, const Function& enqueue,
                               bool host_waits = false);
+  // Where the tensor lies on the host: `call` on the copy, whose result comes back with the wait.
+  template <typename Function>
+  std::unique_ptr<Work> staged(const at::Tensor& host, const Function& call);
+  at::Tensor on_device(const at::Tensor& host) const { return host.detach().to(stream_.device()); }
   std::shared_ptr<Communicator> communicator_;
   int64_t rank_, size_;
   c10::cuda::CUDAStream stream_;

@@ -43,6 +43,16 @@ bool Event::done() const {
   return false;
 }
 
+bool Event::wait_for(double seconds, const std::function<void()>& check) const {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (!done()) {
+    check();
+    if (std::chrono::steady_clock::now() >= end) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  return true;
+}
+
 NcclWork::NcclWork(std::shared_ptr<Communicator> communicator, const c10::cuda::CUDAStream& stream,
                    std::vector<at::Tensor> held, bool host_waits)
     : communicator_(std::move(communicator)), held_(std::move(held)), host_waits_(host_waits) {
@@ -55,12 +65,22 @@ bool NcclWork::wait_for(double seconds) {
     event_.block(c10::cuda::getCurrentCUDAStream());
     return true;
   }
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (!event_.done()) {
-    communicator_->check();
-    if (std::chrono::steady_clock::now() >= end) return false;
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
-  }
+  return event_.wait_for(seconds, [this] { communicator_->check(); });
+}
+
+StagedWork::StagedWork(std::unique_ptr<Work> work, const c10::cuda::CUDAStream& stream,
+                       at::Tensor host, at::Tensor device)
+    : work_(std::move(work)), host_(std::move(host)), device_(std::move(device)) {
+  event_.record(stream);
+}
+
+bool StagedWork::wait_for(double seconds) {
+  if (done_) return true;
+  // The work only makes the current stream wait; what it checks is that NCCL has found no failure.
+  if (!event_.wait_for(seconds, [this] { work_->wait_for(0); })) return false;
+  work_->wait_for(0);
+  host_.copy_(device_);
+  done_ = true;
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -20,6 +21,8 @@ class Event {
   void record(const c10::cuda::CUDAStream& stream);
   void block(const c10::cuda::CUDAStream& stream) const;  // later work of the stream waits
   bool done() const;
+  // Polls, with `check` in between, until it is done or the time is over; says which.
+  bool wait_for(double seconds, const std::function<void()>& check) const;
 
  private:
   cudaEvent_t event_ = nullptr;
@@ -38,6 +41,22 @@ class NcclWork final : public Work {
   Event event_;
   std::vector<at::Tensor> held_;
   bool host_waits_;
+};
+
+// A call on tensors of the host: it runs on copies, and what it wrote comes back when it is waited
+// for, which the host does.
+class StagedWork final : public Work {
+ public:
+  // `work` has been begun on `stream` and writes `device`, the copy of `host`.
+  StagedWork(std::unique_ptr<Work> work, const c10::cuda::CUDAStream& stream, at::Tensor host,
+             at::Tensor device);
+  bool wait_for(double seconds) override;
+
+ private:
+  std::unique_ptr<Work> work_;
+  Event event_;
+  at::Tensor host_, device_;
+  bool done_ = false;
 };
 
 // Throws Error (R2) with NCCL's text.

@@ -49,6 +49,9 @@ void set_variables(const LaunchPlan& plan, int rank, int report) {
       {"KEYSEAT_LAUNCH", "1"},
       {kReportVariable, std::to_string(report)}};
   for (const auto& [name, value] : variables) setenv(name, value.c_str(), 1);
+  // LibTorch's warnings with stack traces about connections that ended; the ranks say which and
+  // why.
+  setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
   unsetenv("TORCHELASTIC_USE_AGENT_STORE");
   unsetenv("TORCHELASTIC_RESTART_COUNT");
   if (rank == 0) {

@@ -166,7 +166,7 @@ void Supervisor::end_stragglers() {
   });
   if (!only_stopped && Clock::now() < kill_at_) return;
   for (Watched& rank : ranks_) {
-    if (rank.process.ended()) continue;
+    if (rank.process.ended() || rank.process.killed_here) continue;
     const bool stopped = rank.process.state == RankProcess::State::kStopped;
     say(fmt::format(
         "rank {} (process {}) {}; it is killed", rank.process.rank, rank.process.pid,
