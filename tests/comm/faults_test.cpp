@@ -31,6 +31,11 @@ void strike(const std::string& plugin, int signal, int rounds, unsigned seed) {
     while (pid <= 0) pid = launched.rank_processes()[victim];
     std::this_thread::sleep_for(delay);
     REQUIRE(kill(pid, signal) == 0);
+    // The time-out counts from when the others wait, which they may take a while to begin with.
+    for (int rank = 0; rank < ranks; ++rank) {
+      if (rank != static_cast<int>(victim))
+        launched.wait_for_output(fmt::format("[{}] meeting", rank), kSlack);
+    }
     const double struck = now();
     const LaunchResult result = launched.wait(kLaunchLimit);
     const double seconds = now() - struck;

@@ -85,6 +85,8 @@ void disagree_in_order(comm::RecordedComm& comm, bool odd, int64_t world) {
 }
 
 int run(const Arguments& arguments) {
+  fmt::print("meeting\n");
+  std::fflush(stdout);
   comm::World world(launch_environment(), arguments.timeout_seconds);
   world.agree(
       "configuration",
