@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -35,14 +36,14 @@ std::string float_text(double value) {
 
 // Bounds print as integers wherever they are whole: 1, not 1.0.
 std::string bound_text(double bound) {
-  if (bound == std::floor(bound) && std::abs(bound) < 1e15) return fmt::format("{:.0f}", bound);
+  if (bound == std::floor(bound) && std::abs(bound) < 1e16) return fmt::format("{:.0f}", bound);
   return float_text(bound);
 }
 
-std::string range_text(const OptionSpec& spec) {
+// A maximum of 2^53 and more only keeps integers exact: `in_full` for those who meet it.
+std::string range_text(const OptionSpec& spec, bool in_full) {
   std::string text;
-  // A maximum of 2^53 and more only keeps integers exact; nobody meets it.
-  if (spec.minimum && spec.maximum && *spec.maximum < 0x1p53) {
+  if (spec.minimum && spec.maximum && (in_full || *spec.maximum < 0x1p53)) {
     text = fmt::format(" from {} to {}", bound_text(*spec.minimum), bound_text(*spec.maximum));
   } else if (spec.minimum) {
     text = fmt::format(" of at least {}", bound_text(*spec.minimum));
@@ -78,14 +79,14 @@ std::optional<int64_t> parse_size(std::string_view text) {
       {"TB", 1e12}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || !std::isfinite(number)) return std::nullopt;
+  if (error != std::errc() || std::isnan(number)) return std::nullopt;
   std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
   while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
   for (const auto& [name, factor] : kUnits) {
     if (unit != name) continue;
     const double bytes = number * factor;
-    if (std::abs(bytes) >= 0x1p63) return std::nullopt;
-    return static_cast<int64_t>(bytes);
+    if (std::abs(bytes) < 0x1p63) return static_cast<int64_t>(bytes);
+    return bytes < 0 ? std::numeric_limits<int64_t>::min() : std::numeric_limits<int64_t>::max();
   }
   return std::nullopt;
 }
@@ -93,6 +94,20 @@ std::optional<int64_t> parse_size(std::string_view text) {
 bool in_range(const OptionSpec& spec, double value) {
   return std::isfinite(value) && (!spec.minimum || value >= *spec.minimum) &&
          (!spec.maximum || value <= *spec.maximum);
+}
+
+// Above the maximum of an integer or size; or an integer that no int64_t holds, which a --set gives
+// as a string.
+bool is_too_large(const OptionSpec& spec, const OptionValue& value) {
+  if (!spec.maximum) return false;
+  const auto above = [&](int64_t one) { return static_cast<double>(one) > *spec.maximum; };
+  if (const auto* number = std::get_if<int64_t>(&value)) return above(*number);
+  if (const auto* numbers = std::get_if<std::vector<int64_t>>(&value))
+    return std::any_of(numbers->begin(), numbers->end(), above);
+  const auto* text = std::get_if<std::string>(&value);
+  if (text == nullptr) return false;
+  const auto size = parse_size(*text);
+  return size && above(*size);
 }
 
 bool is_choice(const OptionSpec& spec, const std::string& value) {
@@ -157,6 +172,7 @@ bool acceptable(const OptionSpec& spec, const OptionValue& value) {
   if (const auto* i = std::get_if<int64_t>(&value)) return in_range(spec, static_cast<double>(*i));
   if (const auto* f = std::get_if<double>(&value)) return in_range(spec, *f);
   if (const auto* text = std::get_if<std::string>(&value)) {
+    if (spec.type == OptionType::kPath) return !text->empty();
     return spec.type != OptionType::kEnum || is_choice(spec, *text);
   }
   if (const auto* ints = std::get_if<std::vector<int64_t>>(&value)) {
@@ -171,6 +187,7 @@ bool acceptable(const OptionSpec& spec, const OptionValue& value) {
   }
   if (const auto* strings = std::get_if<std::vector<std::string>>(&value)) {
     for (const std::string& text : *strings) {
+      if (spec.type == OptionType::kPathList && text.empty()) return false;
       if (!spec.choices.empty() && !is_choice(spec, text)) return false;
     }
   }
@@ -207,30 +224,30 @@ std::string type_name(OptionType type) {
   return "";
 }
 
-std::string requirement_text(const OptionSpec& spec) {
+std::string requirement_text(const OptionSpec& spec, bool in_full) {
   switch (spec.type) {
     case OptionType::kBool:
       return "true or false";
     case OptionType::kInt:
-      return "an integer" + range_text(spec);
+      return "an integer" + range_text(spec, in_full);
     case OptionType::kFloat:
-      return "a finite number" + range_text(spec);
+      return "a finite number" + range_text(spec, in_full);
     case OptionType::kString:
       return "a string";
     case OptionType::kPath:
-      return "a path (a string)";
+      return "a path (a string that is not empty)";
     case OptionType::kEnum:
       return (spec.choices.size() == 1 ? "" : "one of ") + choices_text(spec);
     case OptionType::kSize:
-      return "a size in bytes, such as 1048576 or \"1MiB\"" + range_text(spec);
+      return "a size in bytes, such as 1048576 or \"1MiB\"" + range_text(spec, in_full);
     case OptionType::kIntList:
-      return "a list of integers" + range_text(spec);
+      return "a list of integers" + range_text(spec, in_full);
     case OptionType::kFloatList:
-      return "a list of finite numbers" + range_text(spec);
+      return "a list of finite numbers" + range_text(spec, in_full);
     case OptionType::kStringList:
       return "a list of strings" + (spec.choices.empty() ? "" : " out of " + choices_text(spec));
     case OptionType::kPathList:
-      return "a list of paths (strings)";
+      return "a list of paths (strings that are not empty)";
   }
   return "";
 }
@@ -274,7 +291,8 @@ std::optional<std::string> convert_option(const OptionSpec& spec, OptionValue& v
   auto converted = to_type(spec.type, value);
   if (!converted || !acceptable(spec, *converted)) {
     std::string unit = spec.unit.empty() ? "" : " (" + spec.unit + ")";
-    return fmt::format("must be {}{}, {}", requirement_text(spec), unit, given_text(value));
+    return fmt::format("must be {}{}, {}", requirement_text(spec, is_too_large(spec, value)), unit,
+                       given_text(value));
   }
   value = std::move(*converted);
   return std::nullopt;

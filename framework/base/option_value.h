@@ -11,8 +11,9 @@ namespace keyseat {
 // "int", "float", "list of strings": one word or phrase for `describe` and the documentation.
 KEYSEAT_API std::string type_name(OptionType type);
 
-// What a value has to be: "an integer of at least 1", "one of \"fp32\", \"bf16\"".
-KEYSEAT_API std::string requirement_text(const OptionSpec& spec);
+// What a value has to be: "an integer of at least 1", "one of \"fp32\", \"bf16\"". `in_full`: with
+// a maximum that only keeps integers exact, too, which hardly anybody meets.
+KEYSEAT_API std::string requirement_text(const OptionSpec& spec, bool in_full = false);
 
 // A value as TOML: 3, 1e-05, "text", [1, 2]. An unset value is the empty string.
 KEYSEAT_API std::string value_text(const OptionValue& value);

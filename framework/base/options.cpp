@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/option_value.h"
-#include "base/suggest.h"
+#include "keyseat/suggest.h"
 
 namespace keyseat {
 

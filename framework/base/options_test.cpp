@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "base/sha256.h"
-#include "base/suggest.h"
+#include "keyseat/suggest.h"
 
 namespace keyseat {
 namespace {

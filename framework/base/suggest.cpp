@@ -1,4 +1,4 @@
-#include "base/suggest.h"
+#include "keyseat/suggest.h"
 
 #include <algorithm>
 

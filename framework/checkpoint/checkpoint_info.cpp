@@ -1,5 +1,7 @@
 #include "checkpoint/checkpoint_info.h"
 
+#include "base/json_text.h"
+
 namespace keyseat::checkpoint {
 
 using nlohmann::json;
@@ -25,9 +27,16 @@ Result<CheckpointInfo> read_info(const std::string& folder) {
                    std::strerror(errno),
                    "A folder without it is no complete checkpoint."};
   }
+  const std::string text((std::istreambuf_iterator<char>(stream)), {});
+  const auto unusable = [&](SourcePosition where, const std::string& what) {
+    return Problem{Code::kR6Data, std::move(where), "not a usable checkpoint description: " + what,
+                   "", "Remove this checkpoint's folder; the one before it is then the newest."};
+  };
+  const Result<json> parsed = parse_json(text, path);
+  if (!parsed) return unusable(parsed.problem().where, parsed.problem().what);
+  const json& root = parsed.value();
   try {
-    const json root = json::parse(stream);
-    const int format = root.at("format").get<int>();
+    const int format = json_field<int>(root, "format");
     if (format != kFormat) {
       return Problem{
           Code::kR6Data,
@@ -37,25 +46,27 @@ Result<CheckpointInfo> read_info(const std::string& folder) {
           "Resume with the version of Keyseat that wrote it."};
     }
     CheckpointInfo info;
-    info.next_step = root.at("next_step").get<int64_t>();
-    info.cursor = root.at("cursor").get<int64_t>();
-    info.updates = root.at("updates").get<std::map<std::string, int64_t>>();
-    info.keys = root.at("keys").get<std::map<std::string, std::string>>();
-    for (const auto& [reason, failure] : root.at("failures").items()) {
-      info.failures[reason] = {failure.at("count").get<int64_t>(),
-                               failure.at("example").get<std::string>()};
+    info.next_step = json_field<int64_t>(root, "next_step");
+    info.cursor = json_field<int64_t>(root, "cursor");
+    for (const auto& [key, value] :
+         {std::pair{"next_step", info.next_step}, {"cursor", info.cursor}})
+      if (value < 0) throw JsonFieldError{key, fmt::format("{} is no count", value)};
+    info.updates = json_field<std::map<std::string, int64_t>>(root, "updates");
+    info.keys = json_field<std::map<std::string, std::string>>(root, "keys");
+    for (const auto& [reason, failure] :
+         json_field<std::map<std::string, json>>(root, "failures")) {
+      info.failures[reason] = {json_field<int64_t>(failure, "count"),
+                               json_field<std::string>(failure, "example")};
     }
-    for (const json& file : root.at("files")) {
-      info.files.push_back({file.at("name").get<std::string>(), file.at("bytes").get<int64_t>(),
-                            file.at("xxh3").get<std::string>()});
+    for (const json& file : json_field<std::vector<json>>(root, "files")) {
+      info.files.push_back({json_field<std::string>(file, "name"),
+                            json_field<int64_t>(file, "bytes"),
+                            json_field<std::string>(file, "xxh3")});
     }
     return info;
-  } catch (const json::exception& error) {
-    return Problem{Code::kR6Data,
-                   {path, 0, 0},
-                   "not a usable checkpoint description",
-                   error.what(),
-                   "Remove this checkpoint's folder; the one before it is then the newest."};
+  } catch (const JsonFieldError& error) {
+    return unusable(position_of_key(text, path, error.key),
+                    fmt::format("at \"{}\": {}", error.key, error.what));
   }
 }
 

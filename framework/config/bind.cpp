@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/option_value.h"
-#include "base/suggest.h"
+#include "keyseat/suggest.h"
 
 namespace keyseat {
 namespace {
@@ -83,8 +83,10 @@ class Binder {
     if (table != nullptr && !table->is_table()) {
       problems_.push_back(
           {Code::kC3Value, table_where_,
-           fmt::format("{} must be a table, is {}", rules_.label, node_kind_text(*table)), "", ""});
+           fmt::format("{} must be a table, is {}", rules_.label, node_kind_text(*table)), "",
+           "Give the keys of the table, each with its value"});
       table = nullptr;
+      no_table_ = true;
     }
     if (table != nullptr) {
       for (const Member& member : table->members) bind_member(member);
@@ -180,7 +182,7 @@ class Binder {
     // A misspelt name has been reported already, and so has a bad value.
     const bool reported = std::find(given_.begin(), given_.end(), spec.name) != given_.end() ||
                           std::find(meant_.begin(), meant_.end(), spec.name) != meant_.end();
-    if (!spec.optional && !reported && !rules_.missing_allowed) {
+    if (!spec.optional && !reported && !rules_.missing_allowed && !no_table_) {
       problems_.push_back({Code::kC3Value, table_where_,
                            fmt::format("{} is missing in {}{}", quote(spec.name), rules_.label,
                                        table_given ? "" : ", which is not given"),
@@ -217,6 +219,7 @@ class Binder {
   Notes& notes_;
   Options options_;
   SourcePosition table_where_;
+  bool no_table_ = false;  // something else stands in its place, so that nothing of it is missing
   std::vector<std::string> given_, meant_;
 };
 

@@ -2,8 +2,10 @@
 #include "keyseat/config.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <filesystem>
+#include <set>
 
 #include "config/cpu_precision.h"
 #include "config/testing.h"
@@ -173,6 +175,49 @@ TEST_CASE("config: evaluation data are the training data with other options") {
   CHECK_FALSE(back.config.eval.data.options.get_bool("blank"));
 }
 
+TEST_CASE("config: no number that is not finite or out of all reason") {
+  const ScratchFolder folder;
+  const std::string file = folder.write("a.toml", complete_config());
+  for (const char* key :
+       {"loss.aux.weight", "loss.z.weight", "optimizer.clip_norm", "optimizer.schedule.min_ratio",
+        "optimizer.schedule.decay_ratio", "optimizer.lr_factors.vision",
+        "optimizer.decay_factors.vision", "run.timeout_s", "optimizer.options.lr"}) {
+    for (const char* value : {"1e308", "-1e308", "inf", "-inf", "nan", "1e400"}) {
+      CAPTURE(key);
+      CAPTURE(value);
+      const auto problems =
+          resolve({.file = file, .sets = {fmt::format("{}={}", key, value)}}).problems;
+      REQUIRE(problems.size() == 1);
+      CHECK(problems[0].code == Code::kC3Value);
+    }
+  }
+}
+
+TEST_CASE("config: empty paths and names, and a limit that is met, are told") {
+  const ScratchFolder folder;
+  const std::string file = folder.write("a.toml", complete_config());
+  const std::pair<const char*, const char*> cases[] = {
+      {"run.dir=", "\"dir\" in [run] must be a path (a string that is not empty)"},
+      {"checkpoint.dir=", "\"dir\" in [checkpoint] must be a path"},
+      {"model.init=", "\"init\" in [model] must be a path"},
+      {"data.options.path=", "\"path\" in [data.options]"},
+      {"data.options.more=[\"\"]", "must be a list of paths (strings that are not empty)"},
+      {"run.name=", "the name of the run is empty"},
+      {"run.steps=9223372036854775807", "an integer from 1 to 9007199254740992"},
+      {"run.steps=99999999999999999999", "an integer from 1 to 9007199254740992"},
+      {"memory.cache=9PB", "a size in bytes, such as 1048576 or \"1MiB\" of at least 0"},
+      {"memory.cache=99999TiB", "from 0 to 9007199254740992 (bytes)"},
+      {"memory.cache=99999999999999TiB", "from 0 to 9007199254740992 (bytes)"}};
+  for (const auto& [set, text] : cases) {
+    CAPTURE(set);
+    const auto problems = resolve({.file = file, .sets = {set}}).problems;
+    REQUIRE(problems.size() == 1);
+    CHECK(problems[0].code == Code::kC3Value);
+    CHECK_MESSAGE(problems[0].text().find(text) != std::string::npos, problems[0].text());
+    CHECK(problems[0].where.file == std::string("--set ") + set);
+  }
+}
+
 TEST_CASE("config: communicator by device, ranks and hosts") {
   CHECK(default_comm(DeviceKind::kCpu, 1, 1) == "self");
   CHECK(default_comm(DeviceKind::kCuda, 1, 1) == "self");
@@ -193,7 +238,13 @@ TEST_CASE("config: automatic precision asks the CPU") {
 TEST_CASE("config: the core's tables have documentation and defaults of their type") {
   for (const CoreTable& table : core_tables()) {
     CHECK_FALSE(table.doc.empty());
-    for (const OptionSpec& spec : table.options) CHECK_FALSE(spec.doc.empty());
+    for (const OptionSpec& spec : table.options) {
+      CHECK_FALSE(spec.doc.empty());
+      const bool text = std::set{OptionType::kBool, OptionType::kString,     OptionType::kPath,
+                                 OptionType::kEnum, OptionType::kStringList, OptionType::kPathList}
+                            .contains(spec.type);
+      CHECK_MESSAGE((text || (spec.minimum && spec.maximum)), spec.name, " has no bounds");
+    }
   }
 }
 

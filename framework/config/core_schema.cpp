@@ -43,7 +43,7 @@ CoreTable run_table() {
                 "reductions are fp32. auto: bf16 on GPUs and on CPUs with native bf16 GEMM."),
        Option("ranks_per_node", Type::kInt)
            .optional()
-           .at_least(1)
+           .range(1, kLargest)
            .unit("ranks")
            .doc("Ranks that count as one node; as launched if unset. Smaller values let one "
                 "machine stand for several nodes."),
@@ -55,7 +55,7 @@ CoreTable run_table() {
            .doc("A rank without a heartbeat for this long ends the job."),
        Option("threads", Type::kInt)
            .optional()
-           .range(1, 4096)
+           .range(1, 1024)
            .unit("threads")
            .level(OptionLevel::kTuning)
            .scope(OptionScope::kPerRank)
@@ -126,7 +126,7 @@ CoreTable optimizer_table() {
   table.options.push_back(
       Option("clip_norm", Type::kFloat)
           .defaults_to(1.0)
-          .at_least(0)
+          .range(0, 1e12)
           .doc("Gradients are scaled down to this global norm; 0 turns clipping off."));
   return table;
 }
@@ -185,7 +185,7 @@ std::vector<CoreTable> loss_tables() {
        "Load-balancing loss of the routers.",
        {Option("weight", Type::kFloat)
             .defaults_to(0.001)
-            .at_least(0)
+            .range(0, 1e6)
             .doc("Weight of the auxiliary loss; 0 turns it off."),
         Option("scope", Type::kEnum)
             .choices({"pooled", "layer"})
@@ -196,7 +196,7 @@ std::vector<CoreTable> loss_tables() {
        "Router z-loss.",
        {Option("weight", Type::kFloat)
             .defaults_to(0.0)
-            .at_least(0)
+            .range(0, 1e6)
             .doc("Weight of the squared log-partition of the router logits; 0 turns it off.")}}};
 }
 
@@ -267,7 +267,7 @@ std::vector<CoreTable> service_tables() {
        "Memory of tensors on the CPU.",
        {Option("cache", Type::kSize)
             .defaults_to("4GiB")
-            .at_least(0)
+            .range(0, kLargest)
             .unit("bytes")
             .level(OptionLevel::kTuning)
             .doc("Free memory that is kept for reuse; what exceeds it goes back to the system.")}},

@@ -9,9 +9,10 @@
 #include <optional>
 #include <utility>
 
+#include "base/json_text.h"
 #include "base/option_value.h"
-#include "base/suggest.h"
 #include "config/syntax/tree.h"
+#include "keyseat/suggest.h"
 
 namespace keyseat {
 namespace {
@@ -61,19 +62,6 @@ std::optional<OptionValue> option_value(const Json& json) {
   return std::nullopt;
 }
 
-SourcePosition position_of_byte(const std::string& text, const std::string& file, size_t byte) {
-  SourcePosition where{file, 1, 1};
-  for (size_t i = 0; i + 1 < std::min(byte, text.size() + 1); ++i) {
-    if (text[i] == '\n') {
-      ++where.line;
-      where.column = 1;
-    } else {
-      ++where.column;
-    }
-  }
-  return where;
-}
-
 struct Served {
   const HfPlugin* plugin;
   const HfModel* model;
@@ -84,19 +72,20 @@ class Reader {
   explicit Reader(std::string file) : file_{std::move(file), 0, 0} {}
 
   HfBlocks read(const std::string& text, const std::vector<HfPlugin>& plugins) {
-    Json root;
-    try {
-      root = Json::parse(text);
-    } catch (const Json::parse_error& error) {
-      report(Code::kR6Data, fmt::format("not valid JSON: {}", error.what()), "", "",
-             position_of_byte(text, file_.file, error.byte));
+    const Result<Json> parsed = parse_json(text, file_.file);
+    if (!parsed) {
+      result_.problems.push_back(parsed.problem());
       return std::move(result_);
     }
+    const Json& root = parsed.value();
     const Json* type = find(root, "model_type");
     if (type == nullptr || !type->is_string()) {
-      report(Code::kR6Data, "there is no \"model_type\"",
-             "It decides which block plugins build the model",
-             "Give the config.json of a Hugging Face model");
+      const std::string what =
+          type == nullptr ? std::string("there is no \"model_type\"")
+                          : fmt::format("\"model_type\" is {}, which is no string", type->dump());
+      report(Code::kR6Data, what, "It decides which block plugins build the model",
+             "Give the config.json of a Hugging Face model",
+             position_of_key(text, file_.file, "model_type"));
       return std::move(result_);
     }
     result_.model_type = type->get<std::string>();

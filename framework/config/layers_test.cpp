@@ -162,6 +162,36 @@ TEST_CASE("layers: what can be wrong with bases") {
         "C3 a.toml:22:9, C3 a.toml:22:23");
 }
 
+TEST_CASE("layers: a base that cannot be had is all that is said") {
+  const ScratchFolder folder;
+  folder.write("self.toml", "base = \"self.toml\"\n");
+  folder.write("broken.toml", "[run\n");
+  folder.write("tables.toml", "[loss.aux]\nweight = 0.5\n");
+  const std::pair<const char*, const char*> cases[] = {
+      {"base = \"self.toml\"\n", "C4 self.toml:1:8"},
+      {"base = \"broken.toml\"\n", "C1 broken.toml:1:5"},
+      {"base = \"\"\n", "C3 a.toml:1:8"},
+      {"[model]\nbase = 3\n", "C3 a.toml:2:8"},
+      {"[model]\nbase = \"tables.toml\"\n", "C2 tables.toml:1:2, C3 a.toml:2:8"}};
+  for (const auto& [text, expected] : cases) {
+    CAPTURE(text);
+    CHECK(places(resolve({.file = folder.write("a.toml", text)}).problems) == expected);
+  }
+}
+
+TEST_CASE("layers: a table that became a value is one problem") {
+  const ScratchFolder folder;
+  const std::string file = folder.write("a.toml", complete_config());
+  for (const char* name : {"run", "model", "data", "optimizer", "loss", "eval", "log", "plugins",
+                           "checkpoint", "loss.aux", "optimizer.schedule", "plugins.pin"}) {
+    CAPTURE(name);
+    const auto problems = resolve({.file = file, .sets = {std::string(name) + "=3"}}).problems;
+    REQUIRE(problems.size() == 1);
+    CHECK(problems[0].code == Code::kC3Value);
+    CHECK(problems[0].text().find("must be a table, is an integer") != std::string::npos);
+  }
+}
+
 TEST_CASE("layers: --set takes TOML values, else strings") {
   const ScratchFolder folder;
   const std::string file = folder.write("a.toml", complete_config());

@@ -22,6 +22,7 @@
 namespace keyseat {
 
 SchemaSource::~SchemaSource() = default;
+void SchemaSource::use_log_level(const std::string& /*level*/) {}
 
 namespace {
 
@@ -37,6 +38,8 @@ class Resolver {
     bind_table(&root_, {},
                {.schema = none, .label = "the top level", .subtables = core_children("")},
                result_.problems, result_.notes);
+    if (const Node* level = below(table("log"), "level"); level != nullptr)
+      schemas_.use_log_level(table("log")->string_at("level"));
     bind_plugin_folders();
     bind_run();
     bind_model();
@@ -68,10 +71,11 @@ class Resolver {
     };
     if (!request_.file.empty()) add(request_.file, "");
     for (const std::string& overlay : request_.overlays) add(overlay, "overlay ");
+    // Whatever a base lacks, or is, what it should have given would be missing. A key of it that
+    // belongs elsewhere (C2) takes nothing away.
     const bool unread_base =
-        std::any_of(result_.problems.begin(), result_.problems.end(), [](const Problem& problem) {
-          return problem.code == Code::kC1Syntax || problem.code == Code::kR7File;
-        });
+        std::any_of(result_.problems.begin(), result_.problems.end(),
+                    [](const Problem& problem) { return problem.code != Code::kC2Unknown; });
     if (!readable || unread_base) return false;
     apply_sets(root_, request_.sets, result_.problems, result_.notes);
     return true;
@@ -141,7 +145,9 @@ class Resolver {
     const Node* blocks = below(node, "blocks");
     const CoreTable& core = *find_core_table("model.blocks");
     std::vector<SourcePosition> names_at;
-    if (blocks == nullptr || blocks->kind != Node::Kind::kList || blocks->items.empty()) {
+    if (node != nullptr && !node->is_table()) {
+      // Reported with the table.
+    } else if (blocks == nullptr || blocks->kind != Node::Kind::kList || blocks->items.empty()) {
       const bool wrong = blocks != nullptr && blocks->kind != Node::Kind::kList;
       result_.problems.push_back(
           {Code::kC3Value,
@@ -229,8 +235,10 @@ class Resolver {
     OptionSchema schema;
     for (const PluginChoice& block : config().model.blocks) {
       if (block.instance.empty()) continue;  // reported as missing
-      schema.push_back(
-          Option(block.instance, OptionType::kFloat).defaults_to(1.0).at_least(0).doc("A block."));
+      schema.push_back(Option(block.instance, OptionType::kFloat)
+                           .defaults_to(1.0)
+                           .range(0, 1000)
+                           .doc("A block."));
     }
     Options options =
         bind_table(below(table("optimizer"), key), file(),

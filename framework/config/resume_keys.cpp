@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/option_value.h"
-#include "base/suggest.h"
+#include "keyseat/suggest.h"
 
 namespace keyseat {
 namespace {

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "base/option_value.h"
-#include "base/suggest.h"
 #include "config/cpu_precision.h"
+#include "keyseat/suggest.h"
 
 namespace keyseat {
 namespace {
@@ -31,6 +31,10 @@ void read_run(Options& options, const ConfigRequest& request, RunSettings& run,
     section.remarks["name"] = "from the file's name";
   }
   run.name = options.get_string("name");
+  if (run.name.empty()) {
+    problems.push_back(options.problem(Code::kC3Value, "name", "the name of the run is empty", "",
+                                       "Give a name, or leave the key out"));
+  }
   std::error_code error;
   const auto folder = std::filesystem::absolute(std::filesystem::path("runs") / run.name, error);
   set_default(options, "dir", folder.lexically_normal().string());

@@ -3,6 +3,7 @@
 // call, and transformers resets them.
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "base/sha256.h"
 #include "data/byte_alphabet.h"
 #include "data/tokenizer_parts.h"
@@ -119,7 +120,13 @@ void check_ends(const json& root) {
 }
 
 LoadedParts load(const std::string& text, const std::filesystem::path& path) {
-  const json root = json::parse(text);
+  const Result<json> parsed = parse_json(text, path.string());
+  if (!parsed) {
+    Problem problem = vocabulary_file_problem(path, 0, parsed.problem().what);
+    problem.where = parsed.problem().where;
+    return problem;
+  }
+  const json& root = parsed.value();
   const json& model = root.at("model");
   check_model(model);
   check_ends(root);
@@ -149,7 +156,7 @@ LoadedParts load_tokenizer_json(const std::string& text, const std::filesystem::
   } catch (const Refusal& refusal) {
     return vocabulary_file_problem(path, 0, refusal.what);
   } catch (const json::exception& error) {
-    return vocabulary_file_problem(path, 0, std::string("not a tokenizer.json: ") + error.what());
+    return vocabulary_file_problem(path, 0, "not a tokenizer.json: " + json_mismatch(error));
   }
 }
 

@@ -18,11 +18,14 @@ class KEYSEAT_API ConfigPlugins final : public SchemaSource {
   explicit ConfigPlugins(bool allow_abi_mismatch = false)
       : allow_abi_mismatch_(allow_abi_mismatch) {}
 
+  void use_log_level(const std::string& level) override;
   Problems open(const PluginFolders& folders) override;
   const PluginSchema* find(const std::string& kind, const std::string& name,
                            Problems& problems) override;
   // After resolve_config().
   Registry& registry() { return *registry_; }
+  // One line per folder: the plugins that were loaded, with version and digest.
+  void log_loaded() const;
 
  private:
   bool allow_abi_mismatch_;

@@ -4,12 +4,16 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <spdlog/logger.h>
+
 #include <boost/dll/shared_library.hpp>
 #include <map>
 #include <mutex>
 
 #include "base/sha256.h"
+#include "plugin/files/find.h"
 #include "plugin/linker_error.h"
+#include "plugin/load_guard.h"
 #include "runtime/loggers.h"
 
 namespace keyseat {
@@ -51,12 +55,27 @@ std::optional<Problem> run_entry(const InspectedPlugin& plugin,
 
 Result<std::shared_ptr<const LoadedPlugin>> load_now(const InspectedPlugin& plugin) {
   const auto log = logger("loader");
-  log->info("loading {} from {}", plugin.id.text(), plugin.file.string());
+  // Those that came with the programme are summed up later, by ConfigPlugins::log_loaded().
+  const bool own = is_in_default_folder(plugin.file);
+  const std::string loading =
+      fmt::format("loading {} from {}", plugin.id.text(), plugin.file.string());
+  log->log(own ? spdlog::level::debug : spdlog::level::info, "{}", loading);
   const auto library = std::make_shared<boost::dll::shared_library>();
   boost::dll::fs::error_code error;
   using boost::dll::load_mode::rtld_local;
   using boost::dll::load_mode::rtld_now;
-  library->load(plugin.file, rtld_now | rtld_local, error);
+  try {
+    const LoadGuard guard("keyseat: the process ended while " + loading + "\n");
+    library->load(plugin.file, rtld_now | rtld_local, error);
+  } catch (...) {
+    // It came through the linker, which cannot be used behind it.
+    throw Error(Problem{Code::kP4Unloadable,
+                        {},
+                        fmt::format("{} ended the process that loaded it: an initialiser threw: {}",
+                                    plugin.id.text(), current_exception_text()),
+                        "",
+                        "File: " + plugin.file.string()});
+  }
   if (error) {
     const char* const text = dlerror();
     return linker_problem(plugin.id.text(), plugin.file, text == nullptr ? "" : text);
@@ -74,8 +93,8 @@ Result<std::shared_ptr<const LoadedPlugin>> load_now(const InspectedPlugin& plug
   for (const std::string& warning : plugin.warnings) {
     log->warn("{}: {}", plugin.id.text(), warning);
   }
-  log->info("{} {}, sha256 {}, {}", loaded->id(), loaded->manifest.plugin_version, loaded->digest,
-            loaded->file.string());
+  log->debug("{} {}, sha256 {}, {}", loaded->id(), loaded->manifest.plugin_version, loaded->digest,
+             loaded->file.string());
   return std::shared_ptr<const LoadedPlugin>(loaded);
 }
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <mutex>
 
-#include "base/suggest.h"
+#include "keyseat/suggest.h"
 
 namespace keyseat {
 namespace {
@@ -43,7 +43,7 @@ std::shared_ptr<spdlog::logger> logger(const std::string& name) {
   return found;
 }
 
-std::optional<Problem> set_log_level(const std::string& level) {
+std::optional<Problem> set_log_level(const std::string& level, int64_t rank) {
   const std::vector<std::string> names{"trace", "debug", "info", "warn", "error", "off"};
   const spdlog::level::level_enum levels[] = {spdlog::level::trace, spdlog::level::debug,
                                               spdlog::level::info,  spdlog::level::warn,
@@ -52,7 +52,8 @@ std::optional<Problem> set_log_level(const std::string& level) {
     if (names[i] != level) continue;
     Loggers& all = loggers();
     const std::lock_guard<std::mutex> lock(all.mutex);
-    all.level = levels[i];
+    const bool quiet = rank != 0 && levels[i] == spdlog::level::info;
+    all.level = quiet ? spdlog::level::warn : levels[i];
     for (auto& [name, logger] : all.by_name) logger->set_level(all.level);
     return std::nullopt;
   }

@@ -22,7 +22,7 @@ namespace keyseat {
 KEYSEAT_API std::shared_ptr<spdlog::logger> logger(const std::string& name);
 
 // Level of all loggers, existing and later: trace, debug, info (the default), warn, error or off.
-// C3 for any other word.
-KEYSEAT_API std::optional<Problem> set_log_level(const std::string& level);
+// What all ranks would say alike at info, only the first one says. C3 for any other word.
+KEYSEAT_API std::optional<Problem> set_log_level(const std::string& level, int64_t rank = 0);
 
 }  // namespace keyseat

@@ -4,7 +4,7 @@
 #include <ATen/ops/equal.h>
 #include <doctest/doctest.h>
 
-#include "keyseat/interfaces/recompute.h"
+#include "sdk/conformance/replay_units.h"
 #include "train/test_units.h"
 
 using namespace keyseat;
@@ -23,17 +23,6 @@ Chain chain_of(std::vector<NamedBlock> blocks, std::vector<std::string> freeze =
   REQUIRE(problems.empty());
   return chain;
 }
-
-class ReplayUnits final : public Recompute {
- public:
-  bool replays_unit(const std::string&, const std::string&) const override { return true; }
-
- protected:
-  std::vector<at::Tensor> run_(Region, const RegionFunction& fn, std::vector<at::Tensor> inputs,
-                               StepContext&) override {
-    return fn(inputs);
-  }
-};
 
 ExecutorServices services(UnitEvents& events, Recompute* recompute = nullptr) {
   ExecutorServices services;
@@ -131,7 +120,7 @@ TEST_CASE("executor: rows in flight in 1F1B order give the same gradients") {
 TEST_CASE("executor: units run again for backward, but keep decides once") {
   int calls = 0;
   const Chain chain = chain_of(vision_language_blocks(&calls));
-  ReplayUnits replay;
+  conformance::ReplayUnits replay;
   const Gradients replayed = run(chain, rows(), true, &replay);
   CHECK(calls == 3);
   check_equal(replayed, run(chain, rows()), true);

@@ -5,9 +5,9 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 
-#include "keyseat/interfaces/recompute.h"
 #include "sdk/conformance/finite_differences.h"
 #include "sdk/conformance/model.h"
+#include "sdk/conformance/replay_units.h"
 
 namespace keyseat::conformance {
 namespace {
@@ -45,17 +45,6 @@ void compare(const Gradients& found, const Gradients& expected, double limit) {
     }
   }
 }
-
-class ReplayUnits final : public Recompute {
- public:
-  bool replays_unit(const std::string&, const std::string&) const override { return true; }
-
- protected:
-  std::vector<at::Tensor> run_(Region, const RegionFunction& fn, std::vector<at::Tensor> inputs,
-                               StepContext&) override {
-    return fn(inputs);
-  }
-};
 
 void check_specs(const Subject& subject) {
   std::set<std::string> names;

@@ -95,8 +95,12 @@ TEST_CASE("check loads in a child: a good plugin, and those that end the process
   const CommandResult thrown = run_keyseat("check " + zoo_file("throwing_static").string());
   CHECK(thrown.status == 3);
   CHECK_CONTAINS(thrown.err, "P4 recompute/throwing_static ended the process that loaded it");
+  CHECK_CONTAINS(thrown.err, "File: /");
+  const CommandResult aborted = run_keyseat("check " + zoo_file("aborting_static").string());
+  CHECK(aborted.status == 3);
+  CHECK_CONTAINS(aborted.err, "P4 recompute/aborting_static ended the process that loaded it by");
   // The line before the load names the file, so that the abort has a culprit.
-  CHECK_CONTAINS(thrown.err, "loading recompute/throwing_static from /");
+  CHECK_CONTAINS(aborted.err, "loading recompute/aborting_static from /");
 
   const CommandResult twice = run_keyseat("check " + zoo_file("duplicate_operators").string());
   CHECK(twice.status == 3);

@@ -59,6 +59,20 @@ class Flipper {
   at::Tensor mask_BS_;
 };
 
+// What parity says on stderr of a folder that it refuses.
+std::string refusal(const fs::path& folder) {
+  const auto bin = fs::canonical("/proc/self/exe").parent_path() / "keyseat";
+  const std::string command =
+      quoted(bin) + " parity " + quoted(folder) + " --json 2>&1 >/dev/null; echo \" status $?\"";
+  FILE* pipe = popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  std::string text;
+  char buffer[1 << 12];
+  for (size_t n = 0; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, n);
+  pclose(pipe);
+  return text;
+}
+
 }  // namespace
 
 TEST_CASE("tamper: one changed value of every output tensor fails its check by name") {
@@ -131,6 +145,37 @@ TEST_CASE("tamper: a missing, an unknown and a NaN tensor fail") {
   CHECK(unknown.status == 1);
   CHECK(unknown.failed().empty());
   CHECK(unknown.report.at("not_compared").at(0).at("name") == "layer.9.mlp");
+}
+
+TEST_CASE("tamper: a batch that cannot be is refused with the place") {
+  const std::tuple<const char*, std::function<void(at::Tensor&)>, const char*> changes[] = {
+      {"input_ids", [](at::Tensor& t) { t[0][3].fill_(1 << 30); },
+       "input_ids [0, 3] is 1073741824"},
+      {"input_ids", [](at::Tensor& t) { t[0][3].fill_(-1); }, "input_ids [0, 3] is -1"},
+      {"labels", [](at::Tensor& t) { t[1][4].fill_(100000); }, "labels [1, 4] is 100000"},
+      {"labels", [](at::Tensor& t) { t[1][4].fill_(-7); }, "labels [1, 4] is -7"},
+      {"mm_token_type_ids", [](at::Tensor& t) { t[0][0].fill_(257); },
+       "mm_token_type_ids [0, 0] is 257"},
+      // The sum of the patches stays the same.
+      {"image_grid_thw",
+       [](at::Tensor& t) {
+         t[0][0] += 1000 * t[1][1] * t[1][2];
+         t[1][0] -= 1000 * t[0][1] * t[0][2];
+       },
+       "image_grid_thw: a grid of "},
+  };
+  for (const auto& [tensor, change, text] : changes) {
+    CAPTURE(text);
+    const Copy copy(kReference / "qwen3_vl_moe");
+    copy.rewrite("inputs.safetensors", [&, name = tensor](const std::string& input, at::Tensor& t) {
+      if (input == name) change(t);
+    });
+    const std::string said = refusal(copy.path());
+    CAPTURE(said);
+    CHECK(said.find(text) != std::string::npos);
+    CHECK(said.find("inputs.safetensors: R6 ") != std::string::npos);
+    CHECK(said.find(" status 4") != std::string::npos);
+  }
 }
 
 TEST_CASE("tamper: a changed figure of results.json and another config fail") {

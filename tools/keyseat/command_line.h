@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <optional>
 
+#include "tools/keyseat/commands.h"
+
 namespace keyseat::tool {
 
 // The exit status where the command is to end at once, its text printed: 0 behind --help, 2 where
@@ -13,7 +15,7 @@ inline std::optional<int> end_of_command_line(CLI::App& app, int argc, const cha
     app.parse(argc, argv);
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return app.exit(error) == 0 ? 0 : kUsageStatus;
   }
 }
 

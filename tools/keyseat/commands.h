@@ -8,6 +8,9 @@
 
 namespace keyseat::tool {
 
+// The exit status of a wrong command line.
+inline constexpr int kUsageStatus = 2;
+
 // Gets the command line from the command's name on. Returns the exit status; may throw.
 using CommandFunction = int (*)(int argc, const char* const* argv);
 

@@ -8,6 +8,7 @@
 #include "comm/last_words.h"
 #include "keyseat/status.h"
 #include "runtime/loggers.h"
+#include "tools/keyseat/commands.h"
 #include "tools/keyseat/run_setup.h"
 #include "tools/keyseat/tool_commands.h"
 
@@ -18,7 +19,6 @@ struct Entry {
   keyseat::tool::CommandFunction run;
 };
 
-constexpr int kUsage = 2;
 constexpr int kUnexpected = 1;
 
 }  // namespace
@@ -39,7 +39,7 @@ int keyseat_tool_main(int argc, const char* const* argv) {
       if (argc > 0 && command.name == argv[0]) return command.run(argc, argv);
     }
     fmt::print(stderr, "keyseat: no such command\n");
-    return kUsage;
+    return keyseat::tool::kUsageStatus;
   } catch (const keyseat::Error& error) {
     return say_last_words(error.problems());
   } catch (const c10::Error& error) {

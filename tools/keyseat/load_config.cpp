@@ -22,6 +22,7 @@ RunConfig load_config(const ConfigArguments& arguments, ConfigPlugins& plugins, 
     for (const std::string& note : resolved.notes) fmt::print(stderr, "warning: {}\n", note);
   }
   if (!resolved.ok()) throw Error(std::move(resolved.problems));
+  plugins.log_loaded();
   return std::move(resolved.config);
 }
 

@@ -5,15 +5,13 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "base/suggest.h"
+#include "keyseat/suggest.h"
 #include "keyseat/version.h"
 #include "tools/keyseat/commands.h"
 #include "tools/keyseat/entry.h"
 #include "tools/keyseat/light/config_syntax.h"
 
 namespace {
-
-constexpr int kUsageStatus = 2;
 
 // The library lies beside the executable's folder, in the build tree and installed: bin/../lib.
 std::filesystem::path tool_library() {
@@ -46,7 +44,7 @@ int usage(std::FILE* out) {
     std::fprintf(out, "  %-10s %s\n", std::string(command.name).c_str(),
                  std::string(command.summary).c_str());
   }
-  return out == stdout ? 0 : kUsageStatus;
+  return out == stdout ? 0 : keyseat::tool::kUsageStatus;
 }
 
 }  // namespace
@@ -69,5 +67,5 @@ int main(int argc, char** argv) {
   if (name.empty()) return usage(stderr);
   std::fprintf(stderr, "keyseat: there is no command \"%s\". %s\n", argv[1],
                keyseat::did_you_mean(name, names).c_str());
-  return kUsageStatus;
+  return keyseat::tool::kUsageStatus;
 }

@@ -34,8 +34,8 @@ RunConfig resolve_or_throw(const ConfigArguments& arguments, ConfigPlugins& plug
   all.sets.insert(all.sets.begin(), first_sets.begin(), first_sets.end());
   RunConfig config = load_config(all, plugins, use, std::move(blocks), world);
   install_caching_allocator(static_cast<size_t>(config.memory.cache_bytes));
-  const bool quiet = !is_first_rank() && config.log.level == "info";
-  if (auto problem = set_log_level(quiet ? "warn" : config.log.level)) throw Error(*problem);
+  if (auto problem = set_log_level(config.log.level, launch_environment().rank))
+    throw Error(*problem);
   if (auto problem = nn::kernels::use_target(cpu_target(config))) throw Error(*problem);
   return config;
 }

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/option_value.h"
-#include "base/suggest.h"
 #include "config/syntax/read.h"
+#include "keyseat/suggest.h"
 
 namespace keyseat {
 namespace {

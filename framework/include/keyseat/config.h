@@ -43,6 +43,9 @@ struct PluginFolders {
 class KEYSEAT_API SchemaSource {
  public:
   virtual ~SchemaSource();
+  // (optional) log.level as it was given, checked by nobody yet; called first, so that it applies
+  // from the start.
+  virtual void use_log_level(const std::string& level);
   // Called once, before the first find().
   virtual Problems open(const PluginFolders& folders) = 0;
   // Nothing and at least one problem (family P) where the plugin cannot be used. The pointer lives
@@ -149,7 +152,7 @@ struct RunConfig {
   ModelSettings model;
   PluginChoice strategy, dispatcher, recompute, comm, data, optimizer;
   bool check_collectives = false;  // comm.check
-  double clip_norm = 0;  // 0: no clipping
+  double clip_norm = 0;            // 0: no clipping
   ScheduleSettings schedule;
   std::map<std::string, BlockFactors> factors;  // by block; all blocks
   LossSettings loss;

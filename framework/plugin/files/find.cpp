@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/suggest.h"
+#include "keyseat/suggest.h"
 
 namespace keyseat {
 namespace {
@@ -77,6 +77,14 @@ std::vector<PluginFolder> default_plugin_folders() {
   return {{folder, "default"}};
 }
 
+bool is_in_default_folder(const fs::path& file) {
+  std::error_code error;
+  for (const PluginFolder& folder : default_plugin_folders()) {
+    if (fs::equivalent(folder.path, file.parent_path(), error)) return true;
+  }
+  return false;
+}
+
 PluginSearch make_plugin_search(const std::vector<PluginFolder>& given) {
   PluginSearch search;
   for (const PluginFolder& folder : given) {
@@ -86,21 +94,35 @@ PluginSearch make_plugin_search(const std::vector<PluginFolder>& given) {
   return search;
 }
 
-std::vector<FoundFile> find_all(const PluginSearch& search, Problems& problems) {
+Problems leave_out_missing_folders(PluginSearch& search) {
+  Problems problems;
+  std::set<fs::path> told;
+  std::erase_if(search.folders, [&](const PluginFolder& folder) {
+    std::error_code error;
+    if (fs::is_directory(folder.path, error)) return false;
+    if (!told.insert(folder.path).second) return true;
+    const bool exists = fs::exists(folder.path, error);
+    problems.push_back(
+        Problem{Code::kP1NotFound,
+                {},
+                fmt::format("the plugin folder {} ({}) {}", folder.path.string(), folder.origin,
+                            exists ? "is no folder" : "does not exist"),
+                "",
+                "Correct it or leave it out."});
+    return true;
+  });
+  return problems;
+}
+
+std::vector<FoundFile> find_all(const PluginSearch& given, Problems& problems) {
+  PluginSearch search = given;
+  for (Problem& problem : leave_out_missing_folders(search)) problems.push_back(std::move(problem));
   std::vector<FoundFile> files;
   std::set<fs::path> seen;
   for (const PluginFolder& folder : search.folders) {
     std::error_code error;
     const fs::path real = fs::canonical(folder.path, error);
-    if (error || !fs::is_directory(real, error)) {
-      problems.push_back(Problem{Code::kP1NotFound,
-                                 {},
-                                 fmt::format("the plugin folder {} ({}) does not exist",
-                                             folder.path.string(), folder.origin),
-                                 "",
-                                 "Correct it or leave it out."});
-      continue;
-    }
+    if (error) continue;                      // it has gone this moment
     if (!seen.insert(real).second) continue;  // one folder named twice is one folder
     std::vector<FoundFile> here;
     for (fs::directory_iterator entry(real, error), end; !error && entry != end;

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "base/suggest.h"
+#include "keyseat/suggest.h"
 #include "keyseat_abi.h"
 #include "plugin/files/elf_file.h"
 

@@ -84,10 +84,12 @@ keyseat::OptionSchema Qwen3VlVision::options() {
           .doc("Larger images are reduced to at most this area."),
       Option("image_mean", OptionType::kFloatList)
           .defaults_to(std::vector<double>{0.5, 0.5, 0.5})
+          .range(0, 1)
           .level(OptionLevel::kTuning)
-          .doc("Subtracted from every channel (values 0 to 1)."),
+          .doc("Subtracted from every channel, whose values are 0 to 1."),
       Option("image_std", OptionType::kFloatList)
           .defaults_to(std::vector<double>{0.5, 0.5, 0.5})
+          .range(1e-3, 1e3)
           .level(OptionLevel::kTuning)
           .doc("Divides every channel."),
       Option("checkpoint_prefix", OptionType::kString)
@@ -135,10 +137,6 @@ keyseat::Problems Qwen3VlVision::validate(const keyseat::Options& options) {
       problems.push_back(
           options.problem(Code::kC3Value, name, std::string(name) + " needs three values"));
     }
-  }
-  for (double value : options.get_float_list("image_std")) {
-    if (value <= 0)
-      problems.push_back(options.problem(Code::kC3Value, "image_std", "image_std must be above 0"));
   }
   return problems;
 }

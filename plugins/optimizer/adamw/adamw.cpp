@@ -20,9 +20,9 @@ const std::map<std::string, ParamRole>& roles() {
   return roles;
 }
 
-std::string role_names() {
-  std::string names;
-  for (const auto& [name, role] : roles()) names += (names.empty() ? "" : ", ") + name;
+std::vector<std::string> role_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, role] : roles()) names.push_back(name);
   return names;
 }
 
@@ -32,7 +32,7 @@ OptionSchema AdamW::options() {
   return {
       Option("lr", OptionType::kFloat)
           .defaults_to(1e-3)
-          .at_least(0)
+          .range(0, 100)
           .doc("Peak learning rate; the schedule scales it."),
       Option("beta1", OptionType::kFloat)
           .defaults_to(0.9)
@@ -44,15 +44,16 @@ OptionSchema AdamW::options() {
           .doc("Decay of the second moment."),
       Option("eps", OptionType::kFloat)
           .defaults_to(1e-8)
-          .at_least(0)
+          .range(0, 1)
           .doc("Added to the root of the second moment."),
       Option("weight_decay", OptionType::kFloat)
           .defaults_to(0.01)
-          .at_least(0)
+          .range(0, 1000)
           .doc("Decoupled decay per step, times the learning rate."),
       Option("decay_roles", OptionType::kStringList)
           .defaults_to(std::vector<std::string>{"matrix", "embedding", "router"})
-          .doc("Roles of the parameters that are decayed: matrix, bias, norm, embedding, router."),
+          .choices(role_names())
+          .doc("Roles of the parameters that are decayed."),
       Option("kernel", OptionType::kEnum)
           .defaults_to(std::string("simd"))
           .choices({"simd", "naive"})
@@ -63,12 +64,6 @@ OptionSchema AdamW::options() {
 
 Problems AdamW::validate(const Options& options) {
   Problems problems;
-  for (const std::string& role : options.get_string_list("decay_roles")) {
-    if (roles().contains(role)) continue;
-    problems.push_back(options.problem(Code::kC3Value, "decay_roles",
-                                       fmt::format("\"{}\" is no role of a parameter", role),
-                                       "roles are " + role_names(), "use one of them"));
-  }
   for (const char* beta : {"beta1", "beta2"}) {
     if (options.get_float(beta) < 1) continue;
     problems.push_back(options.problem(Code::kC3Value, beta, fmt::format("{} is 1", beta),

@@ -74,17 +74,17 @@ OptionSchema option_schema() {
   return {
       Option("shard", OptionType::kInt)
           .optional()
-          .at_least(1)
+          .range(1, 1 << 20)
           .unit("ranks")
           .doc("Ranks over which one replica of the model is sharded; unset: all that replicate "
                "leaves."),
       Option("replicate", OptionType::kInt)
           .defaults_to(int64_t{1})
-          .at_least(1)
+          .range(1, 1 << 20)
           .doc("Replicas of the dense parameters (HSDP); experts are sharded across replicas."),
       Option("expert", OptionType::kInt)
           .defaults_to(int64_t{1})
-          .at_least(1)
+          .range(1, 1 << 20)
           .unit("ranks")
           .doc("Ranks over which the experts are distributed; each share is sharded over the "
                "world / expert ranks that hold it."),
@@ -103,7 +103,7 @@ OptionSchema option_schema() {
                "in memory."),
       Option("min_bytes", OptionType::kSize)
           .defaults_to(int64_t{256} << 10)
-          .at_least(0)
+          .range(0, 0x1p53)
           .unit("bytes")
           .level(OptionLevel::kTuning)
           .doc("Neighbouring units of a block are gathered together until they have this many "

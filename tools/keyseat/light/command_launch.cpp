@@ -9,6 +9,7 @@
 
 #include "base/launch_environment.h"
 #include "keyseat/status.h"
+#include "tools/keyseat/command_line.h"
 #include "tools/keyseat/light/launch/supervisor.h"
 #include "tools/keyseat/light_commands.h"
 
@@ -16,7 +17,6 @@ namespace keyseat::tool {
 namespace {
 
 constexpr int kMostRanks = 1024;
-constexpr int kUsage = 2;
 constexpr double kGraceSeconds = 3;
 
 int launch(LaunchPlan plan, double grace) {
@@ -62,11 +62,12 @@ int command_launch(int argc, const char* const* argv) {
                  "Seconds that the other ranks get to end by themselves after the first failure")
       ->check(CLI::NonNegativeNumber);
   app.footer("keyseat launch -n N [OPTIONS] -- COMMAND ...");
-  CLI11_PARSE(app, static_cast<int>(split - argv), argv);
+  if (const auto status = end_of_command_line(app, static_cast<int>(split - argv), argv))
+    return *status;
   if (split == end || (split + 1 == end && plan.program.empty())) {
     fmt::print(stderr, "keyseat launch: no command; write keyseat launch -n {} -- COMMAND ...\n",
                plan.ranks);
-    return kUsage;
+    return kUsageStatus;
   }
   plan.arguments.assign(split + 1, end);
   if (plan.program.empty()) plan.program = std::filesystem::canonical("/proc/self/exe");

@@ -97,8 +97,16 @@ class BatchReader {
     if (grids_N3.dim() != 2 || grids_N3.size(1) != 3) refuse(grids + " is not [N, 3]");
     found.grids = to_vector(grids_N3);
     int64_t rows = 0;
-    for (size_t n = 0; n < found.grids.size(); n += 3)
-      rows += found.grids[n] * found.grids[n + 1] * found.grids[n + 2];
+    for (size_t n = 0; n < found.grids.size(); n += 3) {
+      const int64_t* edge = &found.grids[n];
+      const bool sound =
+          std::all_of(edge, edge + 3, [](int64_t e) { return e >= 1 && e < 1 << 20; });
+      if (!sound || edge[1] % merge_ != 0 || edge[2] % merge_ != 0) {
+        refuse(fmt::format("{}: a grid of {} x {} x {} patches cannot be merged", grids, edge[0],
+                           edge[1], edge[2]));
+      }
+      rows += edge[0] * edge[1] * edge[2];
+    }
     const int64_t elements =
         input_.channels * input_.temporal_patch_size * input_.patch_size * input_.patch_size;
     if (found.patches.dim() != 2 || found.patches.size(0) != rows ||
@@ -117,6 +125,9 @@ class BatchReader {
     for (int64_t s = 0; s < batch_.length; ++s) {
       const int64_t at = row * batch_.length + s;
       if (mask_[at] == 0) continue;
+      check_token("input_ids", ids_[at], 0, input_.vocab_size, at);
+      check_token("mm_token_type_ids", types_[at], 0, kVideo + 1, at);
+      if (labels_[at] != kIgnored) check_token("labels", labels_[at], 0, input_.vocab_size, at);
       sample.tokens.push_back(ids_[at]);
       sample.token_type.push_back(static_cast<int8_t>(types_[at]));
       labels.push_back(labels_[at]);
@@ -130,6 +141,12 @@ class BatchReader {
     batch_.samples.push_back(std::move(sample));
   }
 
+  void check_token(const char* name, int64_t value, int64_t first, int64_t end, int64_t at) const {
+    if (value >= first && value < end) return;
+    refuse(fmt::format("{} [{}, {}] is {}, values are {} to {}", name, at / batch_.length,
+                       at % batch_.length, value, first, end - 1));
+  }
+
   void take_visuals(Sample& sample) {
     std::vector<at::Tensor> patches;
     for (size_t i = 0; i < sample.token_type.size();) {
@@ -138,7 +155,6 @@ class BatchReader {
         ++i;
         continue;
       }
-      if (kind != kImage && kind != kVideo) refuse(fmt::format("token type {} is unknown", kind));
       Visuals& source = kind == kImage ? images_ : videos_;
       if (source.groups_left == 0) {
         patches.push_back(begin_visual(source, kind, sample));
@@ -166,8 +182,6 @@ class BatchReader {
       refuse(fmt::format("{} has more visual runs than images or videos are given", sample.key));
     const int64_t frames = source.grids[grid], height = source.grids[grid + 1],
                   width = source.grids[grid + 2];
-    if (frames < 1 || height < 1 || width < 1 || height % merge_ != 0 || width % merge_ != 0)
-      refuse(fmt::format("a grid of {} x {} x {} patches cannot be merged", frames, height, width));
     const int64_t count = frames * height * width;
     VisualOrder& order = kind == kImage ? batch_.images : batch_.videos;
     std::iota(order.patches.begin() + source.next_patch,

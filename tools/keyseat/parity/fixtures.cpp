@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
+
 namespace keyseat::tool::parity {
 
 namespace fs = std::filesystem;
@@ -29,9 +31,8 @@ nlohmann::json read_json_file(const std::string& path) {
     throw Error(
         Problem{Code::kR7File, {path, 0, 0}, "cannot read the file", std::strerror(errno), ""});
   }
-  nlohmann::json json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) refuse_recording(path, "the file is no valid JSON");
-  return json;
+  const std::string text((std::istreambuf_iterator<char>(stream)), {});
+  return parse_json(text, path).value_or_throw();
 }
 
 double recorded_aux_weight(const std::string& config_file) {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "keyseat/data/image.h"
 #include "keyseat/data/patches.h"
 #include "keyseat/data/resize.h"
@@ -153,7 +154,7 @@ Report images_parity(const ParityArguments& arguments) {
           .run((folder / file).string(), setting);
     }
   } catch (const nlohmann::json::exception& error) {
-    refuse_recording(processor, fmt::format("not the expected content: {}", error.what()));
+    refuse_recording(processor, fmt::format("not the expected content: {}", json_mismatch(error)));
   }
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string file = entry.path().filename();

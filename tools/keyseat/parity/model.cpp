@@ -1,6 +1,7 @@
 // A folder with a model: configuration, weights, a batch and what another implementation computed.
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "tools/keyseat/parity/compare.h"
 #include "tools/keyseat/parity/fixtures.h"
 #include "tools/keyseat/parity/model_outputs.h"
@@ -48,7 +49,7 @@ class ModelFolder {
       check_results(results, session.chain(), run, report);
     } catch (const json::exception& error) {
       refuse_recording((folder_ / "results.json").string(),
-                       fmt::format("not the expected content: {}", error.what()));
+                       fmt::format("not the expected content: {}", json_mismatch(error)));
     }
     return report;
   }

@@ -1,6 +1,7 @@
 // tokenizer/: texts, conversations, and texts in the published vocabulary.
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "keyseat/data/chat.h"
 #include "keyseat/data/tokenizer.h"
 #include "tools/keyseat/parity/compare.h"
@@ -150,7 +151,8 @@ Report tokenizer_parity(const ParityArguments& arguments) {
       check_conversation(conversation, chat.at("image_processor"), tokenizer, report);
     check_published_vocabulary(folder / "qwen_vocab_cases.jsonl", arguments.vocabulary, report);
   } catch (const json::exception& error) {
-    refuse_recording(arguments.folder, fmt::format("not the expected content: {}", error.what()));
+    refuse_recording(arguments.folder,
+                     fmt::format("not the expected content: {}", json_mismatch(error)));
   }
   const auto other_template = data::check_chat_template_of(folder);
   report.checks.push_back(
