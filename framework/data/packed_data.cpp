@@ -1,6 +1,7 @@
 // Legend: P patches, D elements of a patch.
 #include "keyseat/data/packed_data.h"
 
+#include "data/failures.h"
 #include "data/row_loader.h"
 #include "data/step_planner.h"
 #include "data/utf8.h"
@@ -77,7 +78,7 @@ struct PackedData::State {
   std::vector<std::optional<SampleSize>> sizes;  // by id; empty where the plan needs none
   int64_t cursor = 0;                            // of the next step handed out
   int64_t next_queued = 0;                       // of the next step queued
-  std::map<std::string, std::pair<int64_t, std::string>> failures;
+  Failures failures;
 };
 
 PackedData::PackedData(const Options& options)
@@ -96,8 +97,8 @@ Problems PackedData::open(const DataFacts& facts) {
   Problems problems = open_(facts);
   if (!problems.empty()) return problems;
   if (size_() == 0) {
-    return {
-        options_.problem(Code::kC3Value, "global_batch_size", "the data source holds no samples")};
+    return {Problem{Code::kR6Data, options_.where("global_batch_size"),
+                    "the data source holds no samples", "", ""}};
   }
   return facts.training ? build_plan() : Problems{};
 }
@@ -109,6 +110,10 @@ int64_t longest_sample(const Options& options, const DataFacts& facts) {
   const int64_t row = options.has("max_tokens") ? options.get_int("max_tokens") : 0;
   const int64_t model = facts.input.max_positions;
   return row > 0 && model > 0 ? std::min(row, model) : std::max(row, model);
+}
+
+Fault too_long(int64_t tokens, int64_t limit) {
+  return {FaultKind::kTooLong, fmt::format("{} tokens, the limit is {}", tokens, limit)};
 }
 
 PlanSettings plan_settings(const Options& options, const DataFacts& facts) {
@@ -157,10 +162,13 @@ Problems PackedData::build_plan() {
   if (settings.max_tokens > 0 || settings.global_batch_size > settings.micro_batch_size) {
     state_->sizes = measure_all_();
     const int64_t limit = longest_sample(options_, facts_);
+    bool usable = false;
     for (const std::optional<SampleSize>& size : state_->sizes) {
       const bool loads = size && (limit == 0 || size->tokens <= limit);
       planned.push_back(loads ? *size : SampleSize{});  // what will not load takes no room
+      usable = usable || loads;
     }
+    if (!usable) return {no_sample_fits(limit)};
   }
   state_->planner = std::make_unique<StepPlanner>(std::move(settings), std::move(planned));
   const auto build = [this](const PlannedRow& planned_row) {
@@ -184,6 +192,17 @@ Problems PackedData::build_plan() {
   };
   state_->loader = std::make_unique<RowLoader>(build, options_.get_int("threads"));
   return {};
+}
+
+// Why none of the samples can be trained on; measured once more, since only sizes were kept.
+Problem PackedData::no_sample_fits(int64_t limit) const {
+  Failures failures;
+  for (int64_t id = 0; id < size_(); ++id) {
+    const Outcome<SampleSize> size = measure_(id);
+    const Fault fault = size ? too_long(size.value().tokens, limit) : size.fault();
+    add_failure(failures, fault_name(fault.kind), utf8_lossy(key_(id) + ": " + fault.detail));
+  }
+  return nothing_usable(size_(), "trained on", index(), failures);
 }
 
 Result<Sample> PackedData::sample(int64_t id) {
@@ -238,10 +257,8 @@ std::vector<Row> PackedData::next_step() {
   }
   std::vector<Row> rows;
   for (LoadedRow& loaded : state_->loader->take()) {
-    for (FailedSample& failed : loaded.failed) {
-      auto& [count, example] = state_->failures[failed.reason];
-      if (++count == 1) example = std::move(failed.example);
-    }
+    for (const FailedSample& failed : loaded.failed)
+      add_failure(state_->failures, failed.reason, failed.example);
     rows.push_back(std::move(loaded.row));
   }
   state_->cursor += options_.get_int("global_batch_size");
@@ -256,9 +273,7 @@ Outcome<Sample> PackedData::load_checked(int64_t id, int64_t pass) const {
   const at::Tensor& patches_PD = loaded.value().patches;
   const int64_t patches = patches_PD.defined() ? patches_PD.size(0) : 0;
   const int64_t limit = longest_sample(options_, facts_);
-  if (limit > 0 && tokens > limit) {
-    return Fault{FaultKind::kTooLong, fmt::format("{} tokens, the limit is {}", tokens, limit)};
-  }
+  if (limit > 0 && tokens > limit) return too_long(tokens, limit);
   if (state_->sizes.empty()) return loaded;
   const std::optional<SampleSize>& known = state_->sizes[static_cast<size_t>(id)];
   if (!known || known->tokens != tokens || known->patches != patches) {

@@ -11,6 +11,7 @@
 #include "train/step_counts.h"
 #include "train/step_sums.h"
 #include "train/stop_signal.h"
+#include "train/usable_samples.h"
 
 namespace keyseat::train {
 
@@ -37,8 +38,10 @@ Loop::Loop(Session& session, std::string run_dir)
       update_(session.chain(), session.strategy(), session.optimizer(), session.config().factors),
       saver_(session, update_),
       labels_(workload_labels(session)) {
-  if (session.config().eval.every > 0)
+  if (session.config().eval.every > 0) {
     eval_data_ = session.open_data(session.config().eval.data, /*training=*/false);
+    require_usable(*eval_data_, session.config().eval);  // not only at the first evaluation
+  }
 }
 
 std::optional<StepMetrics> Loop::step(int64_t index) {
@@ -104,7 +107,7 @@ void Loop::resume() {
   start_ = saver_.restore();
   int64_t failed = 0;
   for (const auto& [reason, failure] : start_.failures) failed += failure.first;
-  failure_limit_.restore(failed);
+  failure_limit_.restore(session_.data().cursor(), failed);
   if (session_.facts().rank != 0 || run_dir_.empty()) return;
   const std::string path = run_dir_ + "/metrics.jsonl";
   const int64_t missing = keep_steps_before(path, start_.next_step);
@@ -132,6 +135,7 @@ LoopResult Loop::run() {
   }
   result.seconds = now() - begin;
   if (result.stopped) return result;
+  failure_limit_.finish(session_.data());
   result.weights = run_dir_ + "/final.safetensors";
   session_.save_weights(result.weights);
   return result;

@@ -2,12 +2,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include "train/usable_samples.h"
+
 namespace keyseat::train {
 
 using nlohmann::json;
 
 Measured measure(Session& session, Data& data) {
   const EvalSettings& eval = session.config().eval;
+  require_usable(data, eval);
   Measured measured;
   if (eval.loss) measured.loss = held_out_loss(session, data, eval.samples);
   if (eval.accuracy) measured.accuracy = evaluate(session, data, eval.max_new_tokens, eval.samples);

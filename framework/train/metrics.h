@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/failures.h"
 #include "keyseat/batch.h"
 #include "keyseat/chain.h"
 #include "keyseat/executor.h"
@@ -16,8 +17,7 @@
 
 namespace keyseat::train {
 
-// Samples that could not be decoded: reason -> count, example.
-using Failures = std::map<std::string, std::pair<int64_t, std::string>>;
+using data::Failures;
 
 // Seconds of a step by component: blocks by name, then dispatcher, strategy, norm, optimizer, data
 // (waiting for it), other. They sum to the step.

@@ -177,3 +177,66 @@ TEST_CASE("broken inputs: a cut shard is counted, and what lies before the cut i
   CHECK(steps[1]["data_failures"]["cut_shard"]["count"] == 2);
   CHECK(trained.errors.find("the tar file") != std::string::npos);  // warned of at the start
 }
+
+TEST_CASE("broken inputs: a source with nothing usable is an error that counts the reasons") {
+  const TempFolder folder;
+  std::string damaged = png_of(32, 32);
+  damaged[damaged.size() - 14] = static_cast<char>(damaged[damaged.size() - 14] ^ 1);
+  folder.write("damaged.png", damaged);
+  folder.write("good.png", digit_png());
+  const std::string missing = digit_record("nowhere.png") + "\n";
+  const std::string unanswered = R"({"messages":[{"role":"user","content":"why?"}]})";
+  const std::string good = folder.write("good.jsonl", digit_record("good.png") + "\n");
+  const std::string bad = folder.write("bad.jsonl", missing + "{cut\n" + missing);
+  folder.write("damaged.jsonl", digit_record("damaged.png") + "\n");
+  folder.write("unanswered.jsonl", unanswered + "\n");
+  const auto options = [](const std::string& file, int samples, int rows) {
+    return fmt::format("path = [\"{}\"]\nmicro_batch_size = {}\nglobal_batch_size = {}\n", file,
+                       samples / rows, samples);
+  };
+  struct Nothing {
+    std::string options, text, reason;
+  };
+  const std::string bad_reasons = "\n  1 bad_json: " + bad + ":2: ";
+  const Nothing sources[] = {
+      {options("bad.jsonl", 3, 1), "none of the 3 samples of " + bad, bad_reasons},
+      {options("bad.jsonl", 3, 3), "none of the 3 samples of " + bad, bad_reasons},
+      {options("bad.jsonl", 1, 1), "none of the 2 samples of " + bad, "missing_file: " + bad},
+      {options("damaged.jsonl", 2, 2), "none of the 2 samples of ",
+       "2 corrupt: " + folder.path() + "/damaged.jsonl:1: "},
+      {options("unanswered.jsonl", 1, 1), "none of the 1 samples of ", "1 unsupervised: "},
+  };
+  for (const Nothing& nothing : sources) {
+    INFO(nothing.options);
+    const std::string config = write_config(folder, "conversations", nothing.options);
+    const CommandResult trained = keyseat_command(folder, {"train", config, "--overwrite"});
+    INFO(trained.errors);
+    CHECK(trained.status == 4);
+    CHECK(trained.errors.find("R6 " + nothing.text) != std::string::npos);
+    CHECK(trained.errors.find(nothing.reason) != std::string::npos);
+    CHECK_FALSE(std::filesystem::exists(folder.path() + "/run/final.safetensors"));
+  }
+
+  // Held-out data: told before the first step, not at the first evaluation.
+  const std::string config = write_config(folder, "conversations", options("good.jsonl", 1, 1));
+  const std::vector<std::string> held_out = {config, "--set", "eval.options.path=[\"" + bad + "\"]",
+                                             "--set", "eval.every=2"};
+  std::vector<std::string> train = {"train", "--overwrite"}, eval = {"eval"};
+  train.insert(train.end(), held_out.begin(), held_out.end());
+  eval.insert(eval.end(), held_out.begin(), held_out.end());
+  const CommandResult trained = keyseat_command(folder, train);
+  CHECK(trained.status == 4);
+  CHECK(trained.errors.find("none of the 3 samples of " + bad + " can be evaluated") !=
+        std::string::npos);
+  CHECK(steps_of(folder, "run").empty());
+  REQUIRE(keyseat_command(folder, {"train", config, "--overwrite"}).status == 0);
+  for (const char* measure : {"loss", "accuracy"}) {
+    INFO(measure);
+    std::vector<std::string> one = eval;
+    one.insert(one.end(), {"--set", fmt::format("eval.measure=[\"{}\"]", measure)});
+    const CommandResult evaluated = keyseat_command(folder, one);
+    CHECK(evaluated.status == 4);
+    CHECK(evaluated.output == "");
+    CHECK(evaluated.errors.find("2 missing_file: " + bad + ":1: ") != std::string::npos);
+  }
+}

@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "data/failures.h"
+#include "keyseat/suggest.h"
 #include "tools/keyseat/command_line.h"
 #include "tools/keyseat/inspect_page.h"
 #include "tools/keyseat/run_setup.h"
@@ -23,28 +25,18 @@ struct Range {
   }
 };
 
-// "missing_file: there is no ..." -> "missing_file"
-std::string reason_of(const Problem& problem) {
-  return problem.what.substr(0, problem.what.find(':'));
-}
-
-void add_failure(const Problem& problem, nlohmann::json& report) {
-  report["failed"].push_back(problem.text());
-  nlohmann::json& reason = report["reasons"][reason_of(problem)];
-  if (reason.is_null()) reason = {{"count", 0}, {"example", problem.text()}};
-  reason["count"] = reason["count"].get<int64_t>() + 1;
-}
-
 // Reads samples and reports what training would see of them; the first `shown` go to `page`, too.
 nlohmann::json inspect(Data& data, int64_t limit, int64_t shown, InspectPage* page) {
   nlohmann::json report{{"samples", data.size()}};
   const int64_t count = limit > 0 ? std::min(limit, data.size()) : data.size();
   Range tokens, patches, images, supervised;
+  data::Failures failures;
   int64_t usable = 0;
   for (int64_t id = 0; id < count; ++id) {
     const Result<Sample> read = data.sample(id);
     if (!read) {
-      add_failure(read.problem(), report);
+      report["failed"].push_back(read.problem().text());
+      data::add_failure(failures, read.problem());
       continue;
     }
     const Sample& sample = read.value();
@@ -67,6 +59,8 @@ nlohmann::json inspect(Data& data, int64_t limit, int64_t shown, InspectPage* pa
   }
   report["read"] = count;
   report["usable"] = usable;
+  for (const auto& [reason, failure] : failures)
+    report["reasons"][reason] = {{"count", failure.first}, {"example", failure.second}};
   const std::pair<const char*, const Range*> ranges[] = {
       {"tokens", &tokens}, {"patches", &patches}, {"images", &images}, {"supervised", &supervised}};
   for (const auto& [name, range] : ranges) {
@@ -219,6 +213,14 @@ int command_data(int argc, const char* const* argv) {
   inspect_arguments.add_to(*inspecting);
   IndexArguments index_arguments;
   index_arguments.add_to(*indexing);
+  if (argc > 1 && argv[1][0] != '-') {
+    const std::vector<std::string> names = {"inspect", "index"};
+    if (std::find(names.begin(), names.end(), argv[1]) == names.end()) {
+      fmt::print(stderr, "keyseat data: there is no command \"{}\"; there are {}. {}\n", argv[1],
+                 fmt::join(names, " and "), did_you_mean(argv[1], names));
+      return kUsageStatus;
+    }
+  }
   if (const auto status = end_of_command_line(app, argc, argv)) return *status;
   return indexing->parsed() ? run_index(index_arguments) : run_inspect(inspect_arguments);
 }

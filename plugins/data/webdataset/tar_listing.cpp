@@ -31,7 +31,7 @@ keyseat::Result<TarMembers> list_tar(const std::string& path) {
   archive_read_support_filter_none(reader.get());
   const auto reason = [&] {
     const char* why = archive_error_string(reader.get());
-    return std::string(why != nullptr ? why : "unknown reason");
+    return std::string(why != nullptr ? why : "");
   };
   const auto refuse = [&](const std::string& what) {
     return Problem{Code::kR6Data,
@@ -44,13 +44,16 @@ keyseat::Result<TarMembers> list_tar(const std::string& path) {
     return Problem{
         Code::kR7File, {path, 0, 0}, "there is no such tar file", "", "Check data.options.path."};
   }
+  const auto file_size = static_cast<int64_t>(std::filesystem::file_size(path));
+  const std::string remedy = "Copy or create the shard again, or leave it out.";
+  if (file_size == 0)
+    return Problem{Code::kR6Data, {path, 0, 0}, "the tar file is empty: it has 0 bytes", "", remedy};
   constexpr size_t kReadBytes = 1 << 20;
   if (archive_read_open_filename(reader.get(), path.c_str(), kReadBytes) != ARCHIVE_OK)
     return refuse("cannot read the shard");
 
   TarMembers members;
   std::map<std::string, Extent> by_name;  // of two members of one name the last counts
-  const auto file_size = static_cast<int64_t>(std::filesystem::file_size(path));
   archive_entry* entry = nullptr;
   int status = ARCHIVE_OK;
   int64_t end = 0;
@@ -78,7 +81,8 @@ keyseat::Result<TarMembers> list_tar(const std::string& path) {
     if (last.empty()) return refuse("not a tar file, or damaged");
     members.cut = "the tar file is cut or damaged behind member " + last + ": " + reason();
   }
-  if (members.cut.empty() && last.empty()) return refuse("the shard holds no files");
+  if (members.cut.empty() && last.empty())
+    return Problem{Code::kR6Data, {path, 0, 0}, "the tar file holds no member", "", remedy};
   if (members.cut.empty() && !has_end_mark(path, end))
     members.cut = "the tar file is cut behind member " + last + ": it has no end mark";
   for (auto& [name, extent] : by_name) members.files.push_back(std::move(extent));

@@ -297,6 +297,8 @@ TEST_CASE("webdataset: a shard that is none is refused with the reason") {
   check_problem(refused(folder.path() + "/missing.tar"), Code::kR7File, "no such shard");
   check_problem(refused(folder.write("text.tar", std::string(2000, 'x'))), Code::kR6Data,
                 "A shard is an uncompressed tar file");
+  check_problem(refused(folder.write("none.tar", "")), Code::kR6Data, "it has 0 bytes");
+  check_problem(refused(folder.write("empty.tar", tar_of({}))), Code::kR6Data, "holds no member");
   check_problem(refused(folder.write("images.tar", tar_of({{"a.png", digit_png()}}))),
                 Code::kR6Data, "no KEY.json");
 }

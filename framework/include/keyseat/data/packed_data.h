@@ -66,6 +66,7 @@ class KEYSEAT_API PackedData : public Data {
   struct State;
   State& planned() const;  // R4 where the source is not open for training
   Problems build_plan();
+  Problem no_sample_fits(int64_t limit) const;
   Outcome<Sample> load_checked(int64_t id, int64_t pass) const;
 
   Options options_;
