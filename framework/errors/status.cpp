@@ -1,5 +1,7 @@
 #include "keyseat/status.h"
 
+#include "errors/position.h"
+
 namespace keyseat {
 namespace {
 
@@ -13,6 +15,8 @@ void append_sentence(std::string& text, const std::string& sentence) {
   text += sentence;
 }
 
+}  // namespace
+
 std::string position_text(const SourcePosition& where) {
   std::string text = where.file;
   if (where.line > 0) {
@@ -21,8 +25,6 @@ std::string position_text(const SourcePosition& where) {
   }
   return text;
 }
-
-}  // namespace
 
 const char* code_name(Code code) {
   switch (code) {

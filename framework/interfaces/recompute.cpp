@@ -5,6 +5,8 @@ namespace keyseat {
 
 Recompute::~Recompute() = default;
 
+Problems Recompute::check_names(const std::vector<UnitName>& /*units*/) const { return {}; }
+
 bool Recompute::replays_unit(const std::string& /*block*/, const std::string& /*unit*/) const {
   return false;
 }

@@ -1,5 +1,6 @@
 #include "keyseat/chain.h"
 
+#include "train/block_text.h"
 #include "train/chain_order.h"
 #include "train/input_spec.h"
 #include "train/tensor_spec.h"
@@ -151,6 +152,20 @@ class ChainBuilder {
     unique("the parameter", spec.params);
     unique("the read", spec.reads);
     unique("the write", spec.writes);
+    for (const ParamSpec& param : spec.params) check_size(index, param);
+  }
+
+  // Elements and bytes of a model are counted in 64 bits.
+  void check_size(int index, const ParamSpec& param) {
+    constexpr double kMostElements = 0x1p44;
+    double elements = 1;
+    for (const int64_t size : param.shape) elements *= static_cast<double>(size);
+    if (elements <= kMostElements) return;
+    refuse(block_of(index),
+           fmt::format("parameter \"{}\" of {} would have the shape [{}], {:.3g} elements",
+                       param.name, label(index), fmt::join(param.shape, ", "), elements),
+           fmt::format("a parameter has at most {:.3g}", kMostElements),
+           "make the sizes in the options of the block smaller");
   }
 
   void bind(int index) {
@@ -255,9 +270,10 @@ class ChainBuilder {
     } else if (same_shape(read, version.spec)) {
       return;
     }
-    const std::string writer = version.writer >= 0
-                                   ? fmt::format("{} writes it", label(version.writer))
-                                   : std::string("it is made from the batch");
+    const std::string writer =
+        version.writer >= 0 ? fmt::format("{} of {} writes it", chain_.units_[version.writer].name,
+                                          block_text(*block_of(version.writer)))
+                            : std::string("it is made from the batch");
     refuse(block_of(reader),
            fmt::format("{} reads \"{}\" as {}, but {} as {}", label(reader), read.name,
                        shape_text(read), writer, shape_text(version.spec)),

@@ -62,8 +62,8 @@ TEST_CASE("chain: writer and reader that disagree are both named") {
   const std::string text = problems_of({block("a", {{unit("w", {tokens()}, {hidden(8)}), nothing}}),
                                         block("b", {{unit("r", {hidden(16)}, {}), nothing}})});
   CHECK(contains(text,
-                 "unit b.r (block/b) reads \"hidden\" as [T, 16] compute dtype, but unit "
-                 "a.w (block/a) writes it as [T, 8] compute dtype"));
+                 "unit b.r (block/b) reads \"hidden\" as [T, 16] compute dtype, but "
+                 "a.w of block a (block/a) writes it as [T, 8] compute dtype"));
   TensorSpec single = hidden(8);
   single.dtype = at::kFloat;
   CHECK(contains(problems_of({block("a", {{unit("w", {tokens()}, {hidden(8)}), nothing},
@@ -193,6 +193,14 @@ TEST_CASE("chain: derived tensors are shared only with equal specs") {
   CHECK(chain.versions()[chain.derived_reads(0)[0]].readers == std::vector<int>{0});
 }
 
+TEST_CASE("chain: a parameter that cannot be counted is refused") {
+  UnitSpec huge = unit("w", {tokens()}, {hidden(8)});
+  huge.params.push_back(param("experts", {65536, 1 << 24, 1 << 24}));
+  CHECK(contains(problems_of({block("a", {{huge, nothing}})}),
+                 "parameter \"experts\" of unit a.w (block/a) would have the shape [65536, "
+                 "16777216, 16777216], 1.84e+19 elements"));
+}
+
 TEST_CASE("chain: input specs merge or contradict") {
   InputSpec vision, text, other;
   vision.patch_size = 16;
@@ -209,6 +217,5 @@ TEST_CASE("chain: input specs merge or contradict") {
   CHECK(chain.input().max_positions == 50);
   CHECK(chain.input().channels == 3);
   CHECK(contains(problems_of({block("t", {}, text), block("o", {}, other)}),
-                 "block o (block/o) asks the data for vocab_size = 999, block t (block/t) for "
-                 "1000"));
+                 "block o (block/o) works with vocab_size = 999, but block t (block/t) with 1000"));
 }

@@ -1,5 +1,7 @@
 #include "train/input_spec.h"
 
+#include "train/block_text.h"
+
 namespace keyseat {
 namespace {
 
@@ -27,12 +29,11 @@ class Merger {
         source = block;
         merged = value;
       } else if (value != merged) {
-        problems_.push_back({Code::kC4Combination, block->where,
-                             fmt::format("block {} ({}) asks the data for {} = {}, block {} ({}) "
-                                         "for {}",
-                                         block->name, block->plugin, name, to_text(value),
-                                         source->name, source->plugin, to_text(merged)),
-                             "all blocks are fed from one data source", "make both blocks agree"});
+        problems_.push_back(
+            {Code::kC4Combination, block->where,
+             fmt::format("block {} ({}) works with {} = {}, but {} with {}", block->name,
+                         block->plugin, name, to_text(value), block_text(*source), to_text(merged)),
+             "All blocks are fed from one data source", "Make their options agree"});
       }
     }
     return merged;

@@ -25,6 +25,7 @@ bool Saver::due(int64_t index) const {
 }
 
 void Saver::save(int64_t next_step, int64_t cursor, const Failures& failures) {
+  if (next_step == saved_) return;
   const checkpoint::RunParts parts = parts_of(session_);
   // What only the first rank does; all ranks learn how it went.
   const auto on_first_rank = [&](const auto& action) {
@@ -50,6 +51,7 @@ void Saver::save(int64_t next_step, int64_t cursor, const Failures& failures) {
     folder_.publish(info);
     folder_.prune(session_.config().checkpoint.keep);
   });
+  saved_ = next_step;
   logger("train")->info("checkpoint {}", folder_.complete(next_step));
 }
 
@@ -80,6 +82,7 @@ ResumePoint Saver::restore() {
   }
   update_.set_updates(std::move(updates));
   session_.data().seek(info.cursor);
+  saved_ = info.next_step;
   logger("train")->info("resumed from {}: {} of {} steps are done", path, info.next_step,
                         session_.config().run.steps);
   return {info.next_step, info.failures};

@@ -23,7 +23,8 @@ class Saver {
 
   // A checkpoint is due behind step `index` (from 0), which may be the last one.
   bool due(int64_t index) const;
-  // The state before step `next_step`, whose data begin at `cursor`. All ranks call it. Throws the
+  // The state before step `next_step`, whose data begin at `cursor`; nothing where the newest
+  // checkpoint is of this step already. All ranks call it. Throws the
   // problems of any rank; the checkpoints that were there before are then untouched.
   void save(int64_t next_step, int64_t cursor, const Failures& failures);
   // Loads the newest checkpoint into the session, where there is one. Throws: C4 for every key of
@@ -34,6 +35,7 @@ class Saver {
   Session& session_;
   Update& update_;
   checkpoint::CheckpointFolder folder_;
+  int64_t saved_ = -1;  // next_step of the newest checkpoint that this run wrote or came from
 };
 
 }  // namespace keyseat::train

@@ -46,6 +46,7 @@ Session::Session(RunConfig config, Registry& registry, SessionOptions options)
   append(problems, comm_->validate(rendezvous));
   append(problems, strategy_->validate(facts_, chain_));
   append(problems, check_dispatcher(chain_, *dispatcher_, mesh_, config_.dispatcher.where));
+  append(problems, recompute_problems(*recompute_, chain_));
   throw_if_any(std::move(problems));
 
   facts_.device = open_device(run.device, rendezvous.local_rank);

@@ -125,6 +125,32 @@ TEST_CASE("stopped runs: killed while a checkpoint is being written") {
   CHECK_FALSE(left_partial(run));
 }
 
+TEST_CASE("stopped runs: no step is saved twice") {
+  const Scratch scratch;
+  const fs::path run = scratch / "run";
+  const std::vector<std::string> every_step{"--set", "run.steps=100000", "--set",
+                                            "checkpoint.every=1"};
+  size_t written = 0;
+  for (const char* how : {"--overwrite", "--resume"}) {
+    std::vector<std::string> arguments = every_step;
+    arguments.push_back(how);
+    Command command(train_arguments(run, arguments));
+    const size_t before = steps_done(run);
+    REQUIRE(wait_until(command, [&] { return steps_done(run) >= before + 3; }));
+    command.send(SIGTERM);
+    const Ending ending = command.wait();
+    REQUIRE_MESSAGE(ending.status == keyseat::train::kStoppedStatus, ending.err);
+    std::set<std::string> names;
+    for (size_t at = ending.err.find("checkpoint /"); at != std::string::npos;
+         at = ending.err.find("checkpoint /", at + 1)) {
+      const std::string line = ending.err.substr(at, ending.err.find('\n', at) - at);
+      CHECK_MESSAGE(names.insert(line).second, line);
+    }
+    CHECK(names.size() == steps_done(run) - written);
+    written = steps_done(run);
+  }
+}
+
 TEST_CASE("stopped runs: the second signal ends the run at once") {
   // The first signal is sent into the middle of a step. Where this process is held up for so long
   // that the step ends before the second one, the run saves and stops, and the attempt says

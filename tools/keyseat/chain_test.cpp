@@ -118,7 +118,27 @@ TEST_CASE("chain: what does not fit is refused with a code") {
   CHECK(full_of_images.status != 0);
   CHECK(full_of_images.output.find("C4 a row of 16 tokens cannot hold 16 visual ones and text") !=
         std::string::npos);
-  const Result wrong_width =
-      run(model + " --set 'model.blocks.projector.options.out_hidden_size=64'");
-  CHECK(wrong_width.status != 0);
+  // Facts that two blocks share, and where each of them has its own.
+  const std::pair<std::string, std::string> disagreements[] = {
+      {"projector.options.out_hidden_size=64", "reads \"vision.merged\" as "},
+      {"projector.options.hidden_size=64", "reads \"vision.hidden\" as "},
+      {"projector.options.spatial_merge_size=4", "works with merge_size = 4, but block vision"},
+      {"vision.options.spatial_merge_size=4", "works with merge_size = 2, but block vision"},
+      {"projector.options.deepstack_visual_indexes=[0]", "reads \"deepstack.1\", which nothing"},
+      {"vision.options.deepstack_visual_indexes=[0]",
+       "is anchored after \"vision.tap.1\", which no unit writes"},
+      {"decoder.options.deepstack_visual_indexes=[0]",
+       "writes \"deepstack.1\", which nothing behind it reads"},
+      {"decoder.options.vision=false", "writes \"vision.merged\", which nothing behind it reads"}};
+  for (const auto& [set, text] : disagreements) {
+    CAPTURE(set);
+    std::string arguments = model + " --set 'model.blocks." + set + "'";
+    if (set == "decoder.options.vision=false")
+      arguments += " --set 'model.blocks.decoder.options.deepstack_visual_indexes=[]'";
+    const Result result = run(arguments);
+    CAPTURE(result.output);
+    CHECK(result.status == 2);
+    CHECK(result.output.find(": C4 ") != std::string::npos);
+    CHECK(result.output.find(text) != std::string::npos);
+  }
 }

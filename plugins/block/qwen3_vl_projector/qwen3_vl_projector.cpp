@@ -61,6 +61,12 @@ std::vector<HfModel> Qwen3VlProjector::hf_models() {
 Qwen3VlProjector::Qwen3VlProjector(const keyseat::Options& options, const keyseat::PluginHost&)
     : options_(options) {}
 
+keyseat::InputSpec Qwen3VlProjector::input_spec() const {
+  keyseat::InputSpec spec;
+  spec.merge_size = options_.get_int("spatial_merge_size");
+  return spec;
+}
+
 std::vector<std::unique_ptr<keyseat::Unit>> Qwen3VlProjector::units() {
   MergerConfig config;
   config.hidden = options_.get_int("hidden_size");

@@ -15,6 +15,8 @@ class Qwen3VlProjector final : public keyseat::Block {
 
   // One deepstack merger behind the writer of every vision.tap.j, then the final merger.
   std::vector<std::unique_ptr<keyseat::Unit>> units() override;
+  // The merged block, which has to be that of the tower and of the data.
+  keyseat::InputSpec input_spec() const override;
 
  private:
   keyseat::Options options_;

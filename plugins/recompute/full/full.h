@@ -13,6 +13,7 @@ class Full final : public keyseat::Recompute {
   static keyseat::OptionSchema options();
   Full(const keyseat::Options& options, const keyseat::PluginHost& host);
 
+  keyseat::Problems check_names(const std::vector<keyseat::UnitName>& units) const override;
   bool replays_unit(const std::string& block, const std::string& unit) const override;
 
  protected:
@@ -21,6 +22,7 @@ class Full final : public keyseat::Recompute {
                                keyseat::StepContext& context) override;
 
  private:
+  keyseat::Options options_;
   std::vector<std::string> except_;
 };
 

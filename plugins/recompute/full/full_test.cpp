@@ -25,6 +25,20 @@ TEST_CASE("recompute/full: every unit but the head is run again; except names un
   CHECK(some->replays_unit("decoder", "head"));
 }
 
+TEST_CASE("recompute/full: a name in except that the chain does not have is C4") {
+  const std::vector<UnitName> units = {{"vision", "blocks.0"}, {"decoder", "layers.0"}};
+  CHECK(make_plugin<Recompute>("full")->check_names(units).empty());  // "head" is the default
+  const auto some = make_plugin<Recompute>(
+      "full", {{"except", std::vector<std::string>{"layers.0", "vison", "decoder",
+                                                   "vision.blocks.0", "decoder.head"}}});
+  const Problems problems = some->check_names(units);
+  REQUIRE(problems.size() == 2);
+  CHECK(problems[0].code == Code::kC4Combination);
+  CHECK(problems[0].text().find("\"vison\" is no block") != std::string::npos);
+  CHECK(problems[0].text().find("Did you mean \"vision\"?") != std::string::npos);
+  CHECK(problems[1].text().find("\"decoder.head\"") != std::string::npos);
+}
+
 TEST_CASE("recompute/full: regions are plain calls, since their unit is run again") {
   int calls = 0;
   const RegionFunction count = [&](const std::vector<at::Tensor>& inputs) {

@@ -61,6 +61,8 @@ ChainFacts collect(const RunConfig& config, Registry& registry, RowShape row) {
   const auto recompute = create(config.recompute, static_cast<Recompute*>(nullptr));
   const auto optimizer = create(config.optimizer, static_cast<Optimizer*>(nullptr));
   const Chain chain = train::build_chain(config, registry);
+  if (Problems problems = train::recompute_problems(*recompute, chain); !problems.empty())
+    throw Error(std::move(problems));
 
   StrategyFacts strategy_facts;
   strategy_facts.compute_dtype =

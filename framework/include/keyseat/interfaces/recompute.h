@@ -10,14 +10,23 @@
 #include "keyseat/context.h"
 #include "keyseat/options.h"
 #include "keyseat/plugin.h"
+#include "keyseat/status.h"
 
 namespace keyseat {
 
-inline constexpr int kRecomputeAbi = 1;
+inline constexpr int kRecomputeAbi = 2;
+
+// A unit of the chain: layers.3 of block decoder.
+struct UnitName {
+  std::string block, unit;
+};
 
 class KEYSEAT_API Recompute {
  public:
   virtual ~Recompute();
+  // (optional) Problems (C4) where the options name something that the chain does not have; asked
+  // before anything is allocated.
+  virtual Problems check_names(const std::vector<UnitName>& units) const;
   // Whether the executor keeps only the inputs of this unit and runs it again before its backward
   // (optional).
   virtual bool replays_unit(const std::string& block, const std::string& unit) const;
