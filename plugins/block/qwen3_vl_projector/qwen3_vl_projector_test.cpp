@@ -75,13 +75,13 @@ TEST_CASE("qwen3_vl_projector: widths that do not fit tower or decoder are error
            {"hidden_size", 8}, {"out_hidden_size", 8}, {"spatial_merge_size", 4}}) {
     INFO(option);
     std::vector<NamedBlock> blocks = small_blocks({}, {}, {{option, value}});
-    for (size_t i = 0; i < blocks.size(); ++i) blocks[i].where = {"m.toml", static_cast<int>(i), 1};
+    for (size_t i = 0; i < blocks.size(); ++i) blocks[i].where = {"m.toml", static_cast<int>(i) + 1, 1};
     Problems problems;
     Chain::build(std::move(blocks), {}, problems);
     REQUIRE_FALSE(problems.empty());
     // Both sides, each with its place: of vision and projector, or of projector and decoder.
     CHECK(problems[0].code == Code::kC4Combination);
-    const int reader = option == "out_hidden_size" ? 2 : 1;
+    const int reader = option == "out_hidden_size" ? 3 : 2;
     CHECK(problems[0].where.line == reader);
     CHECK(problems[0].text().find(fmt::format(" at m.toml:{}:1)", reader - 1)) !=
           std::string::npos);

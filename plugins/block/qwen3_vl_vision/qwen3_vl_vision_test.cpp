@@ -96,7 +96,7 @@ TEST_CASE("qwen3_vl_vision: values that do not fit each other") {
   check_problem(problems_with({{"image_mean", std::vector<double>{0.5}}}), Code::kC3Value,
                 "image_mean needs three values");
   check_problem(problems_with({{"image_std", std::vector<double>{0.5, 0.5, 0.0}}}), Code::kC3Value,
-                "image_std must be above 0");
+                "\"image_std\" must be a list of finite numbers from 0.001");
   CHECK(problems_with({{"hiden_size", int64_t{4}}}).at(0).code == Code::kC2Unknown);
 }
 
