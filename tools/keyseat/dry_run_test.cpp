@@ -55,7 +55,7 @@ int64_t sum(const json& layout, const char* key) {
 
 }  // namespace
 
-TEST_CASE("dry run: published models on 8 to 512 ranks, in seconds") {
+TEST_CASE("dry run: published models on 64 to 512 ranks, in seconds") {
   for (const char* model : {"qwen3_vl_30b", "qwen3_vl_235b"}) {
     const std::string pipeline = std::string(model) + "_3d";
     double before = 1e30;

@@ -39,19 +39,19 @@ OptionSchema option_schema() {
   return {
       Option("pipeline", OptionType::kInt)
           .defaults_to(int64_t{1})
-          .at_least(1)
+          .range(1, 1 << 20)
           .unit("stages")
           .doc("Stages into which the chain of units is cut; the ranks of a stage share the data "
                "and the experts."),
       Option("virtual", OptionType::kInt)
           .defaults_to(int64_t{1})
-          .at_least(1)
+          .range(1, 1 << 20)
           .unit("chunks")
           .doc("Chunks of the chain per stage (interleaved 1F1B): the bubble shrinks by this "
                "factor, for as many times the messages."),
       Option("expert", OptionType::kInt)
           .defaults_to(int64_t{1})
-          .at_least(1)
+          .range(1, 1 << 20)
           .unit("ranks")
           .doc("Ranks of a stage over which the experts are distributed; the optimizer state of "
                "each share is sharded over the others."),
@@ -61,27 +61,27 @@ OptionSchema option_schema() {
                "\"decoder.layers.3\"; empty: chosen from the costs of the units."),
       Option("stage_bytes", OptionType::kSize)
           .optional()
-          .at_least(1)
+          .range(1, 0x1p53)
           .unit("bytes")
           .level(OptionLevel::kTuning)
           .doc("What a rank may hold by the estimate (parameters, gradients, two optimizer states, "
                "open micro-batches) where stages are chosen; every chunk may take an equal part."),
       Option("row_tokens", OptionType::kInt)
           .defaults_to(int64_t{4096})
-          .at_least(1)
+          .range(1, 1 << 24)
           .unit("tokens")
           .level(OptionLevel::kTuning)
           .doc("Tokens of a micro-batch, as one sample, for which stages are chosen."),
       Option("row_patches", OptionType::kInt)
           .defaults_to(int64_t{4096})
-          .at_least(0)
+          .range(0, 1 << 24)
           .unit("patches")
           .level(OptionLevel::kTuning)
           .doc("Vision patches of a micro-batch, in images of up to 1,024, for which stages are "
                "chosen."),
       Option("min_bytes", OptionType::kSize)
           .defaults_to(int64_t{256} << 10)
-          .at_least(0)
+          .range(0, 0x1p53)
           .unit("bytes")
           .level(OptionLevel::kTuning)
           .doc("Neighbouring units of a block share one gather and one reduction until they have "

@@ -58,6 +58,9 @@ LayoutFacts collect(const RunConfig& config, Registry& registry, int64_t world,
   for (Problem& problem :
        train::check_dispatcher(chain, *dispatcher, found.mesh, config.dispatcher.where))
     problems.push_back(std::move(problem));
+  const auto recompute = create<Recompute>(config, registry, config.recompute);
+  for (Problem& problem : train::recompute_problems(*recompute, chain))
+    problems.push_back(std::move(problem));
   const Row packed = chain::meta_row(row, chain.input());
   if (!problems.empty()) throw Error(std::move(problems));
 
