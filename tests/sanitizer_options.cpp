@@ -7,6 +7,11 @@ extern "C" __attribute__((visibility("default"), used)) const char* __asan_defau
   return "detect_odr_violation=0:strict_string_checks=1:detect_stack_use_after_return=0";
 }
 
+extern "C" __attribute__((visibility("default"), used)) const char* __lsan_default_suppressions() {
+  // Gloo keeps the list of network interfaces where it refuses one.
+  return "leak:gloo::transport::tcp::CreateDeviceAttr\n";
+}
+
 extern "C" __attribute__((visibility("default"), used)) const char* __ubsan_default_options() {
   return "print_stacktrace=1";
 }
