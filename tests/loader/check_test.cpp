@@ -1,6 +1,8 @@
 // keyseat check: conformance passes what is right, and finds and names what is wrong.
 #include <doctest/doctest.h>
 
+#include <cstdlib>
+
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -93,6 +95,8 @@ TEST_CASE("check: every fault of a dispatcher is found, in the case that is abou
 }
 
 TEST_CASE("check: a crash and a hang end, with the case that they happened in") {
+  // Behind a child that was killed, the leak check of GCC 12 ends with a signal of its own.
+  ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
   const auto crash = check(wrong("crash"), 4);
   CHECK_CONTAINS(crash["problems"][0]["text"].get<std::string>(),
                  "R4 dispatcher/wrong_dispatcher ended the process by signal 6 (Aborted) in case "
@@ -101,6 +105,7 @@ TEST_CASE("check: a crash and a hang end, with the case that they happened in") 
   const auto hang = check("--timeout 15 " + wrong("hang"), 4);
   CHECK_CONTAINS(hang["problems"][0]["text"].get<std::string>(),
                  "R4 dispatcher/wrong_dispatcher did not come to an end in case \"layer");
+  ::unsetenv("ASAN_OPTIONS");
 }
 
 TEST_CASE("check: a configuration that is wrong or about another plugin is refused") {
