@@ -32,6 +32,17 @@ void fill(const at::Tensor& values, const Init& init, uint64_t seed, int64_t fir
   if (!values.is_cpu()) values.copy_(host);
 }
 
+// The elements of a slice out of the flattened global parameter.
+at::Tensor own_slice(const at::Tensor& whole, const Slice& slice) {
+  if (slice.is_one_run()) return whole.narrow(0, slice.first, slice.count);
+  const int64_t block = slice.count * slice.ways;  // of this rank's experts, whole
+  const int64_t place = slice.first % block / slice.run;
+  return whole.narrow(0, slice.first / block * block, block)
+      .view({slice.count / slice.run, slice.ways, slice.run})
+      .select(1, place)
+      .reshape({-1});
+}
+
 // Rows of every rank of `group`, one behind the other.
 at::Tensor gathered(CommGroup* group, const at::Tensor& own, const std::vector<int64_t>& counts) {
   if (group == nullptr) return own;
@@ -64,9 +75,15 @@ void Bucket::initialise(const Chain& chain, int64_t seed) {
   for (int i = 0; i < static_cast<int>(layout_.slices.size()); ++i) {
     const ParamRef ref = layout_.slices[i].ref;
     const OwnRange own = own_range(i);
-    if (own.count == 0) continue;
-    fill(master_.narrow(0, own.in_shard, own.count), spec_of(chain, ref).init,
-         derive_seed(seed, chain.units()[ref.unit].param_names[ref.param]), own.in_global);
+    const Slice& facts = layout_.slices[i];
+    const uint64_t own_seed = derive_seed(seed, chain.units()[ref.unit].param_names[ref.param]);
+    for (int64_t done = 0; done < own.count;) {
+      const int64_t local = own.in_slice + done;
+      const int64_t count = std::min(own.count - done, facts.run - local % facts.run);
+      fill(master_.narrow(0, own.in_shard + done, count), spec_of(chain, ref).init, own_seed,
+           facts.global(local));
+      done += count;
+    }
   }
   refresh_copy();
 }
@@ -92,7 +109,7 @@ OwnRange Bucket::own_range(int slice) const {
   const int64_t begin = std::max(facts.begin, shard_begin);
   const int64_t end = std::min(facts.begin + facts.count, shard_begin + layout_.shard_elements());
   if (begin >= end) return {};
-  return {begin - shard_begin, facts.first + begin - facts.begin, end - begin};
+  return {begin - shard_begin, begin - facts.begin, end - begin};
 }
 
 at::Tensor Bucket::read(const at::Tensor& shard, int slice, const ParamSpec& spec,
@@ -115,16 +132,22 @@ at::Tensor Bucket::read(const at::Tensor& shard, int slice, const ParamSpec& spe
                                      facts.count);
     values = gathered(groups.expert_slices, values, equal);
   }
-  return values.view(spec.shape);
+  if (facts.is_one_run()) return values.view(spec.shape);
+  // By block of experts, then by rank of each; the pieces of every run lie side by side.
+  return values.view({-1, facts.ways, facts.count / facts.run, facts.run})
+      .transpose(1, 2)
+      .reshape(spec.shape);
 }
 
 void Bucket::write(const at::Tensor& shard, int slice, const at::Tensor& value) const {
   const at::NoGradGuard no_grad;
-  OwnRange own = own_range(slice);
+  const OwnRange own = own_range(slice);
   if (own.count == 0) return;
-  if (KEYSEAT_MUTATED("first_part_on_every_rank")) own.in_global = 0;
-  shard.narrow(0, own.in_shard, own.count)
-      .copy_(value.reshape({-1}).narrow(0, own.in_global, own.count));
+  at::Tensor part =
+      own_slice(value.reshape({-1}), layout_.slices[slice]).narrow(0, own.in_slice, own.count);
+  if (KEYSEAT_MUTATED("first_part_on_every_rank"))
+    part = value.reshape({-1}).narrow(0, 0, own.count);
+  shard.narrow(0, own.in_shard, own.count).copy_(part);
 }
 
 void Bucket::add_shards(const Chain& chain, std::vector<OptimizerShard>& shards) const {
@@ -138,8 +161,9 @@ void Bucket::add_shards(const Chain& chain, std::vector<OptimizerShard>& shards)
     OptimizerShard shard;
     shard.spec = &spec_of(chain, ref);
     shard.name = chain.units()[ref.unit].param_names[ref.param];
-    shard.begin = own.in_global;
-    shard.end = own.in_global + own.count;
+    const Slice& facts = layout_.slices[i];
+    shard.begin = facts.is_one_run() ? facts.global(own.in_slice) : own.in_slice;
+    shard.end = shard.begin + own.count;
     shard.master = part(master_);
     shard.grad = part(update_gradient());
     for (const at::Tensor& state : states_) shard.state.push_back(part(state));

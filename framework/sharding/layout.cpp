@@ -35,8 +35,8 @@ class LayoutBuilder {
   }
   bool here(int unit) const { return rules_.here.empty() || rules_.here[unit]; }
   int64_t local_count(const ParamSpec& spec) const {
-    return spec.domain == ParamDomain::kExpert ? spec.numel() / mesh_.degree(Axis::kExpert)
-                                               : spec.numel();
+    if (spec.domain != ParamDomain::kExpert) return spec.numel();
+    return spec.numel() / (mesh_.degree(Axis::kExpert) * mesh_.degree(Axis::kExpertTensor));
   }
   // Elements in 64 bytes of the narrowest copy of the bucket.
   static int64_t alignment(const BucketLayout& bucket) {
@@ -108,14 +108,26 @@ class LayoutBuilder {
     slice.shape = spec.shape;
     slice.count = local_count(spec);
     slice.begin = bucket.elements;
-    if (spec.domain == ParamDomain::kExpert) {
-      slice.shape[0] /= mesh_.degree(Axis::kExpert);
-      slice.first = slice.count * mesh_.coordinate(Axis::kExpert);
-    }
+    slice.run = slice.count;
+    if (spec.domain == ParamDomain::kExpert) share_out(spec, slice);
     const int64_t step = alignment(bucket);
     bucket.elements += (slice.count + step - 1) / step * step;
     bucket.slices.push_back(std::move(slice));
     return {index, static_cast<int>(bucket.slices.size()) - 1};
+  }
+
+  // A block of experts, and of each part of the width an equal piece.
+  void share_out(const ParamSpec& spec, Slice& slice) const {
+    slice.shape[0] /= mesh_.degree(Axis::kExpert);
+    slice.ways = mesh_.degree(Axis::kExpertTensor);
+    slice.first = slice.count * slice.ways * mesh_.coordinate(Axis::kExpert);
+    if (slice.ways == 1) return;
+    slice.shape[spec.slice_dim] /= slice.ways;
+    const auto parts = static_cast<int64_t>(std::max<size_t>(spec.parts.size(), 1));
+    slice.run = slice.shape[spec.slice_dim] / parts;
+    for (size_t dim = spec.slice_dim + 1; dim < slice.shape.size(); ++dim)
+      slice.run *= slice.shape[dim];
+    slice.first += slice.run * mesh_.coordinate(Axis::kExpertTensor);
   }
 
   int bucket_for(int unit, const ParamSpec& spec) {

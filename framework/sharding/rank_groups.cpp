@@ -11,7 +11,8 @@ RankGroups::RankGroups(const Mesh& mesh, Comm& comm) {
   dense.replicate = group(Axis::kReplicate);
   expert.shard = group(Axis::kExpertData);
   expert.gather = group(Axis::kExpertData, CommChannel::kParameters);
-  expert_slices = group(Axis::kExpert);
+  const std::vector<int64_t> holders = mesh.group({Axis::kExpertTensor, Axis::kExpert});
+  expert_slices = holders.size() > 1 ? &comm.group(holders) : nullptr;
 }
 
 }  // namespace keyseat::sharding

@@ -22,7 +22,9 @@ LayoutChoice choice_of(const Case& test) {
   choice.world = test.world;
   choice.strategy = "three_d";
   choice.strategy_options = testing::with({{"pipeline", int64_t{2}}}, test.options);
-  if (choice.strategy_options.contains("expert")) choice.dispatcher = "alltoall";
+  if (choice.strategy_options.contains("expert") ||
+      choice.strategy_options.contains("expert_tensor"))
+    choice.dispatcher = "alltoall";
   choice.freeze = test.freeze;
   choice.timeout_seconds = 5;
   choice.make_strategy = make_mutated_three_d;
@@ -40,6 +42,13 @@ Values first_of_second_stage(const char* unit) {
 const LayoutModel kTied = {.decoder = {{"tie_word_embeddings", true}}};
 
 }  // namespace
+
+TEST_CASE("three_d: bug classes 3 and 4: slices of an expert sum over their own ranks, and once") {
+  const Values sliced = {{"expert_tensor", int64_t{2}}};
+  const Values both = {{"expert_tensor", int64_t{2}}, {"expert", int64_t{2}}};
+  check_bug_class({.world = 4, .options = sliced}, {"norm_of_own_slice"});
+  check_bug_class({.world = 8, .options = both}, {"norm_of_own_slice"});
+}
 
 TEST_CASE("three_d: bug class 5: a stage that trains nothing, or no expert, joins every norm") {
   // Stage 0 holds frozen units only.

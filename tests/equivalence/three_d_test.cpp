@@ -84,6 +84,10 @@ Values pipeline(int64_t stages, int64_t chunks = 1, int64_t expert = 1) {
   return {{"pipeline", stages}, {"virtual", chunks}, {"expert", expert}};
 }
 
+Values slices(int64_t stages, int64_t expert) {
+  return with(pipeline(stages, 1, expert), {{"expert_tensor", int64_t{2}}});
+}
+
 Values cut_at(std::vector<std::string> units, int64_t stages) {
   return {{"pipeline", stages}, {"stages", std::move(units)}};
 }
@@ -114,6 +118,18 @@ std::vector<Cell> cells() {
         Layout{"pipeline 2 x data 4, expert 2", 8, pipeline(2, 1, 2)}}) {
     for (const Tokens& tokens : kDispatchers) {
       for (const auto& freeze : {freezes[0], freezes[1]}) all.push_back({layout, tokens, freeze});
+    }
+  }
+  for (const Layout& layout :
+       {Layout{"expert_tensor 2", 2, slices(1, 1)},
+        Layout{"data 4, expert_tensor 2", 4, slices(1, 1)},
+        Layout{"expert 2 x expert_tensor 2", 4, slices(1, 2)},
+        Layout{"pipeline 2 x expert_tensor 2", 4, slices(2, 1)},
+        Layout{"pipeline 2 x expert 2 x expert_tensor 2", 8, slices(2, 2)}}) {
+    for (const Tokens& tokens : kDispatchers) {
+      const Cell cell{layout, tokens};
+      // The slices of an expert are on one node.
+      if (cell.choice().ranks_per_node % 2 == 0) all.push_back(cell);
     }
   }
   for (const Layout& layout :

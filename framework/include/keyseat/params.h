@@ -47,8 +47,10 @@ struct ParamSpec {
   CheckpointLayout checkpoint_layout = CheckpointLayout::kPlain;
   // Where the file keeps another shape of the same elements (Conv3d kernels); empty: `shape`.
   std::vector<int64_t> checkpoint_shape;
-  // How the row dimension divides for tensor parallelism: rows per part (q, k, v; gate, up). Empty:
-  // one part.
+  // The dimension that expert_tensor ranks share out; -1: none, the parameter cannot be split.
+  int slice_dim = -1;
+  // How that dimension (dimension 0 where there is none) divides: sizes of its parts (q, k, v;
+  // gate, up), each of which is shared out. Empty: one part.
   std::vector<int64_t> parts;
 
   int64_t numel() const {

@@ -35,10 +35,12 @@ void add_experts(keyseat::UnitSpec& spec, const std::string& prefix, const Decod
   gate_up.domain = keyseat::ParamDomain::kExpert;
   gate_up.expert_parts = {prefix + "mlp.experts.{e}.gate_proj.weight",
                           prefix + "mlp.experts.{e}.up_proj.weight"};
+  gate_up.slice_dim = 1;
   gate_up.parts = {width, width};
   auto& down = add_param(spec, prefix, "mlp.experts.down_proj", {experts, hidden, width},
                          ParamRole::kMatrix, config);
   down.domain = keyseat::ParamDomain::kExpert;
+  down.slice_dim = 2;
   down.expert_parts = {prefix + "mlp.experts.{e}.down_proj.weight"};
   const auto layout = config.expert_layout == "per_expert" ? keyseat::CheckpointLayout::kPerExpert
                       : config.expert_layout == "packed"

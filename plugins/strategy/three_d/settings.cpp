@@ -11,6 +11,7 @@ using namespace keyseat;
 Settings::Settings(const Options& options)
     : pipeline{options.get_int("pipeline"), options.get_int("virtual")},
       expert(options.get_int("expert")),
+      expert_tensor(options.get_int("expert_tensor")),
       stages(options.get_string_list("stages")),
       row_tokens(options.get_int("row_tokens")),
       row_patches(options.get_int("row_patches")),
@@ -19,7 +20,7 @@ Settings::Settings(const Options& options)
 }
 
 bool Settings::fits(int64_t world) const {
-  return world % pipeline.stages == 0 && world / pipeline.stages % expert == 0;
+  return world % pipeline.stages == 0 && world / pipeline.stages % (expert * expert_tensor) == 0;
 }
 
 MeshDegrees Settings::degrees(int64_t world) const {
@@ -32,6 +33,7 @@ MeshDegrees Settings::degrees(int64_t world) const {
   degrees.pipeline = pipeline.stages;
   degrees.shard = world / pipeline.stages;
   degrees.expert = expert;
+  degrees.expert_tensor = expert_tensor;
   return degrees;
 }
 
@@ -55,6 +57,13 @@ OptionSchema option_schema() {
           .unit("ranks")
           .doc("Ranks of a stage over which the experts are distributed; the optimizer state of "
                "each share is sharded over the others."),
+      Option("expert_tensor", OptionType::kInt)
+          .defaults_to(int64_t{1})
+          .at_least(1)
+          .unit("ranks")
+          .doc("Ranks over which the width of every expert is split, next to each other; for "
+               "experts "
+               "that do not fit in one piece."),
       Option("stages", OptionType::kStringList)
           .defaults_to(std::vector<std::string>{})
           .doc("First unit of every chunk but the first, in chain order, as in "
@@ -98,11 +107,16 @@ Problems check_degrees(const Options& options, const Settings& settings, int64_t
         Code::kC4Combination, "pipeline",
         fmt::format("pipeline {} does not divide the {} ranks of the run", stages, world),
         "every stage has the same number of ranks", "choose a divisor of the number of ranks"));
-  } else if (world / stages % settings.expert != 0) {
+  } else if (!settings.fits(world)) {
+    const std::string experts =
+        settings.expert_tensor == 1
+            ? fmt::format("expert {} does", settings.expert)
+            : fmt::format("expert {} x expert_tensor {} = {} do", settings.expert,
+                          settings.expert_tensor, settings.expert * settings.expert_tensor);
     problems.push_back(options.problem(
         Code::kC4Combination, "expert",
-        fmt::format("expert {} does not divide the {} ranks of a stage ({} ranks / pipeline {})",
-                    settings.expert, world / stages, world, stages),
+        fmt::format("{} not divide the {} ranks of a stage ({} ranks / pipeline {})", experts,
+                    world / stages, world, stages),
         "the ranks of a stage share its experts",
         "choose degrees whose product divides the number of ranks"));
   }
@@ -113,6 +127,8 @@ Problems check_degrees(const Options& options, const Settings& settings, int64_t
         "there is no bubble that chunks could shrink", "leave virtual at 1"));
   }
   for (Problem& problem : sharding::check_experts(options, settings.expert, chain))
+    problems.push_back(std::move(problem));
+  for (Problem& problem : sharding::check_expert_tensor(options, settings.expert_tensor, chain))
     problems.push_back(std::move(problem));
   return problems;
 }

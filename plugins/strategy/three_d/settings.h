@@ -19,7 +19,7 @@ struct Settings {
   keyseat::MeshDegrees degrees(int64_t world) const;
 
   Pipeline pipeline;
-  int64_t expert = 1;
+  int64_t expert = 1, expert_tensor = 1;
   std::vector<std::string> stages;     // first units of all chunks but the first; empty: auto
   std::optional<int64_t> stage_bytes;  // of a rank
   int64_t row_tokens = 0, row_patches = 0;

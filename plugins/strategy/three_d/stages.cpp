@@ -157,7 +157,7 @@ std::vector<Load> unit_loads(const Settings& settings, const StrategyFacts& fact
   const auto compute_bytes = static_cast<double>(c10::elementSize(facts.compute_dtype));
   const WorkloadShape shape = assumed_row(settings, chain, compute_bytes);
   const auto ranks = static_cast<double>(facts.world / settings.pipeline.stages);
-  const auto expert = static_cast<double>(settings.expert);
+  const auto expert = static_cast<double>(settings.expert * settings.expert_tensor);
   std::vector<Load> loads;
   for (int index = 0; index < chain.size(); ++index) {
     const ChainUnit& unit = chain.units()[index];

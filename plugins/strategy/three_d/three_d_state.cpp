@@ -39,7 +39,8 @@ std::vector<NormGroup> ThreeD::norm_groups() {
       NormGroup group;
       group.block = block.name;
       group.axes = domain == ParamDomain::kExpert
-                       ? std::vector<Axis>{Axis::kExpert, Axis::kExpertData, Axis::kPipeline}
+                       ? std::vector<Axis>{Axis::kExpertTensor, Axis::kExpert, Axis::kExpertData,
+                                           Axis::kPipeline}
                        : std::vector<Axis>{Axis::kShard, Axis::kPipeline};
       for (const auto& bucket : buckets_) {
         const BucketLayout& layout = bucket->layout();
@@ -50,6 +51,8 @@ std::vector<NormGroup> ThreeD::norm_groups() {
         group.masters.push_back(bucket->master());
       }
       if (KEYSEAT_MUTATED("norm_of_own_stage")) group.axes.pop_back();
+      if (KEYSEAT_MUTATED("norm_of_own_slice") && domain == ParamDomain::kExpert)
+        group.axes.erase(group.axes.begin());
       if (KEYSEAT_MUTATED("no_norm_without_shards") && group.gradients.empty()) continue;
       groups.push_back(std::move(group));
     }

@@ -124,6 +124,13 @@ TEST_CASE("three_d: layouts that cannot be are refused at their options, all at 
   check_problem(problems_of(degrees(4, 4), 4, chain), Code::kC4Combination,
                 "pipeline 4 x virtual 4 = 16 chunks, but the chain has 12 units");
   CHECK(problems_of(degrees(3, 2, 3), 4, chain).size() == 2);  // the ranks, and the experts
+  const auto split = [&](int64_t slices, int64_t world) {
+    return problems_of({{"expert_tensor", slices}}, world, chain);
+  };
+  CHECK(split(4, 8).empty());
+  check_problem(split(5, 5), Code::kC4Combination, "expert_tensor 5 does not divide the width 12");
+  check_problem(split(4, 6), Code::kC4Combination,
+                "expert 1 x expert_tensor 4 = 4 do not divide the 6 ranks of a stage");
   const Chain dense = testing::chain_of(testing::small_blocks({{"num_experts", int64_t{0}}}));
   check_problem(problems_of(degrees(1, 1, 2), 2, dense), Code::kC4Combination, "no routed experts");
 

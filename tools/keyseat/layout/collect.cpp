@@ -31,7 +31,8 @@ void add_unit(const Chain& chain, int index, const Mesh& mesh, const WorkloadSha
   stage.flops += unit.unit->cost(shape).flops * chain.passes(index);
   for (const ParamSpec& param : unit.unit->spec().params) {
     const bool routed = param.domain == ParamDomain::kExpert;
-    stage.parameters += param.numel() / (routed ? mesh.degree(Axis::kExpert) : 1);
+    const int64_t ranks = mesh.degree(Axis::kExpert) * mesh.degree(Axis::kExpertTensor);
+    stage.parameters += param.numel() / (routed ? ranks : 1);
   }
 }
 

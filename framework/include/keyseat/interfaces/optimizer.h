@@ -15,12 +15,14 @@
 
 namespace keyseat {
 
-inline constexpr int kOptimizerAbi = 1;
+inline constexpr int kOptimizerAbi = 2;
 
 struct OptimizerShard {
   const ParamSpec* spec = nullptr;
-  std::string name;               // global name of the parameter
-  int64_t begin = 0, end = 0;     // element range of the flattened parameter
+  std::string name;  // global name of the parameter
+  // Element range of the flattened parameter; of this rank's slice where its experts' width is
+  // split.
+  int64_t begin = 0, end = 0;
   at::Tensor master;              // [end - begin], updated in place
   at::Tensor grad;                // [end - begin], read only
   std::vector<at::Tensor> state;  // one per state_names(), zero at the start, updated in place

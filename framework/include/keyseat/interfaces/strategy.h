@@ -21,7 +21,7 @@
 
 namespace keyseat {
 
-inline constexpr int kStrategyAbi = 5;
+inline constexpr int kStrategyAbi = 6;
 
 // What a strategy may know before anything is allocated.
 struct StrategyFacts {

@@ -12,8 +12,8 @@ namespace keyseat::sharding {
 
 // The part of a slice that lies in this rank's shard.
 struct OwnRange {
-  int64_t in_shard = 0;   // first element of the shard
-  int64_t in_global = 0;  // first element of the flattened global parameter
+  int64_t in_shard = 0;  // first element of the shard
+  int64_t in_slice = 0;  // first element of the slice
   int64_t count = 0;
 };
 

@@ -10,4 +10,8 @@ namespace keyseat::sharding {
 // a degree above 1 in a model without routed experts.
 Problems check_experts(const Options& options, int64_t degree, const Chain& chain);
 
+// Problems (C4) at the option `expert_tensor`: parameters whose width the degree does not divide,
+// or which cannot be split; a degree above 1 in a model without routed experts.
+Problems check_expert_tensor(const Options& options, int64_t degree, const Chain& chain);
+
 }  // namespace keyseat::sharding

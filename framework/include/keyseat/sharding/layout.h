@@ -17,12 +17,20 @@ struct LayoutRules {
   std::vector<bool> here;  // by unit: this rank runs it; empty: it runs all of them
 };
 
-// A parameter in a bucket. Of an expert parameter, the slice of this rank's experts.
+// A parameter in a bucket. Of an expert parameter, the slice of this rank's experts, of which
+// expert_tensor ranks hold parts of the width.
 struct Slice {
   ParamRef ref;                  // its owner
   std::vector<int64_t> shape;    // local
   int64_t begin = 0, count = 0;  // elements of the bucket
   int64_t first = 0;             // where it starts in the flattened global parameter
+  // There it is in runs of this many elements, one out of `ways` of them; one run where it is
+  // whole.
+  int64_t run = 0, ways = 1;
+
+  bool is_one_run() const { return run == count; }
+  // Where a local element lies in the flattened global parameter.
+  int64_t global(int64_t local) const { return first + local / run * run * ways + local % run; }
 };
 
 // A flat buffer of one dtype and domain that is cut into equal shards. A group has at most one of
