@@ -137,8 +137,9 @@ std::shared_ptr<DispatchPlan> Dispatcher::plan_padded_(const at::Tensor& /*topk_
 DispatcherReport Dispatcher::take_report() { return std::exchange(report_, {}); }
 
 void Dispatcher::count_choices(const at::Tensor& topk_index_TK, const StepContext& context) {
-  if (!context.training() || !topk_index_TK.is_cpu()) return;
-  const int64_t real = std::min(context.row().counts.tokens, topk_index_TK.size(0));
+  const RowFacts* row = context.state().row;  // null in a plugin's own test: no token is real
+  if (!context.training() || !topk_index_TK.is_cpu() || row == nullptr) return;
+  const int64_t real = std::min(row->counts.tokens, topk_index_TK.size(0));
   const at::Tensor index_RK = topk_index_TK.narrow(0, 0, real).contiguous();
   const int64_t* index = index_RK.const_data_ptr<int64_t>();
   report_.choices += index_RK.numel();

@@ -36,9 +36,7 @@ struct Moved {
 Moved move(const std::string& name, const at::Tensor& index_TK, const at::Tensor& x_TH,
            const at::Tensor& weight_TK, int64_t experts) {
   const auto dispatcher = make(name);
-  RowFacts row;  // of the tokens below; routed choices of real tokens are counted
-  row.counts.tokens = index_TK.size(0);
-  StepContext context({.row = &row});
+  StepContext context({});
   const auto plan = dispatcher->plan(index_TK, experts, context);
   const Dispatched sent = dispatcher->dispatch(plan, x_TH, weight_TK, context);
   const int64_t rows = sent.tokens_per_expert_E.sum().item<int64_t>();
@@ -71,9 +69,7 @@ TEST_CASE("example: no token at all is an ordinary size") {
 }
 
 TEST_CASE("example: an index that names no expert is refused") {
-  RowFacts row;
-  row.counts.tokens = 1;
-  StepContext context({.row = &row});
+  StepContext context({});
   CHECK_THROWS_AS(make("example")->plan(at::tensor({4}, at::kLong).view({1, 1}), 4, context),
                   Error);
 }
