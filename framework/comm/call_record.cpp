@@ -28,8 +28,6 @@ std::string detail_text(const CallRecord& record) {
   }
 }
 
-bool is_message(CallKind kind) { return kind == CallKind::kSend || kind == CallKind::kReceive; }
-
 // Rows between a and b are what both say.
 bool exchange_fits(const CallRecord& a, const CallRecord& b) {
   const auto place = [](const CallRecord& record, int64_t rank) {
@@ -43,6 +41,7 @@ bool exchange_fits(const CallRecord& a, const CallRecord& b) {
 }  // namespace
 
 const char* call_name(CallKind kind) { return kNames[static_cast<int>(kind)]; }
+bool is_message(CallKind kind) { return kind == CallKind::kSend || kind == CallKind::kReceive; }
 
 std::string CallRecord::text() const {
   std::string what = fmt::format("#{} {}{} of ranks [{}]", ticket, call_name(kind),

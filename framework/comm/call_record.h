@@ -24,6 +24,7 @@ enum class CallKind {
 inline constexpr int kCallKinds = 8;
 
 const char* call_name(CallKind kind);  // "all_reduce", ...
+bool is_message(CallKind kind);        // send or receive
 
 struct CallRecord {
   int64_t ticket = 0;  // counts the calls of this rank, over all groups

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "comm/guarded_call.h"
+#include "keyseat/row_bytes.h"
 
 namespace keyseat::comm {
 namespace {
@@ -115,8 +116,7 @@ CallRecord RecordedGroup::record(CallKind kind, const at::Tensor& tensor,
   made.rank = log_.rank;
   if (!tensor.defined()) return made;
   made.dtype = c10::toString(tensor.scalar_type());
-  made.row_bytes = static_cast<int64_t>(tensor.element_size());
-  for (const int64_t size : tensor.sizes().slice(1)) made.row_bytes *= size;
+  made.row_bytes = row_bytes(tensor);
   made.counts = std::move(counts);
   return made;
 }

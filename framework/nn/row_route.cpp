@@ -5,6 +5,8 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "keyseat/nn/exchange.h"
+
 namespace keyseat::nn {
 namespace {
 
@@ -63,6 +65,14 @@ class MetaRoute final : public RowRoute {
 };
 
 }  // namespace
+
+Weighted all_to_all(CommGroup& group, const Weighted& rows,
+                    const std::vector<int64_t>& output_counts,
+                    const std::vector<int64_t>& input_counts) {
+  Exchange moved = begin_all_to_all(group, rows.rows, output_counts, input_counts);
+  Exchange weighed = begin_all_to_all(group, rows.weight, output_counts, input_counts);
+  return {moved.wait(), weighed.wait()};
+}
 
 RowRoute::~RowRoute() = default;
 

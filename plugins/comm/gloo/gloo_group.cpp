@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "gloo_work.h"
+#include "keyseat/row_bytes.h"
 
 namespace keyseat_comm_gloo {
 namespace {
@@ -22,12 +23,6 @@ c10d::ReduceOp::RedOpType reduce_op(ReduceOp op) {
 
 // Where data only moves, it moves as bytes: Gloo knows neither bf16 nor int8 everywhere.
 at::Tensor as_bytes(const at::Tensor& tensor) { return tensor.detach().view(-1).view(at::kByte); }
-
-int64_t row_bytes(const at::Tensor& tensor) {
-  int64_t bytes = static_cast<int64_t>(tensor.element_size());
-  for (const int64_t size : tensor.sizes().slice(1)) bytes *= size;
-  return bytes;
-}
 
 std::vector<int64_t> times(std::vector<int64_t> counts, int64_t bytes) {
   for (int64_t& count : counts) count *= bytes;
@@ -95,8 +90,8 @@ c10::intrusive_ptr<c10d::Work> GlooGroup::exchange(const at::Tensor& output,
                                                    const std::vector<int64_t>& output_counts,
                                                    const std::vector<int64_t>& input_counts) {
   at::Tensor output_bytes = as_bytes(output), input_bytes = as_bytes(input);
-  std::vector<int64_t> come = times(output_counts, row_bytes(output));
-  std::vector<int64_t> go = times(input_counts, row_bytes(input));
+  std::vector<int64_t> come = times(output_counts, keyseat::row_bytes(output));
+  std::vector<int64_t> go = times(input_counts, keyseat::row_bytes(input));
   return group_->alltoall_base(output_bytes, input_bytes, come, go);
 }
 

@@ -5,6 +5,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <fmt/format.h>
 
+#include "keyseat/row_bytes.h"
 #include "keyseat/status.h"
 #include "nccl_work.h"
 
@@ -43,18 +44,6 @@ ncclDataType_t reduced_type(const at::Tensor& tensor) {
 }
 
 bool is_bf16(const at::Tensor& tensor) { return tensor.scalar_type() == at::kBFloat16; }
-
-size_t row_bytes(const at::Tensor& tensor) {
-  size_t bytes = tensor.element_size();
-  for (const int64_t size : tensor.sizes().slice(1)) bytes *= static_cast<size_t>(size);
-  return bytes;
-}
-
-std::vector<size_t> offsets(const std::vector<int64_t>& counts, size_t bytes) {
-  std::vector<size_t> at{0};
-  for (const int64_t count : counts) at.push_back(at.back() + static_cast<size_t>(count) * bytes);
-  return at;
-}
 
 char* data(const at::Tensor& tensor) { return static_cast<char*>(tensor.data_ptr()); }
 
@@ -148,7 +137,7 @@ std::unique_ptr<Work> NcclGroup::all_gather(at::Tensor output, at::Tensor input,
       return all_gather(device, on_device(input), counts);
     });
   }
-  const std::vector<size_t> at = offsets(counts, row_bytes(output));
+  const std::vector<size_t> at = keyseat::part_offsets(counts, keyseat::row_bytes(output));
   const bool equal =
       std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) == counts.end();
   return begin({output, input}, [&] {
@@ -186,7 +175,7 @@ std::unique_ptr<Work> NcclGroup::reduce_scatter(at::Tensor output, at::Tensor in
   const at::Tensor sum = fp32(target), parts = fp32(source);
   const bool equal =
       std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) == counts.end();
-  const std::vector<size_t> at = offsets(counts, row_bytes(parts));
+  const std::vector<size_t> at = keyseat::part_offsets(counts, keyseat::row_bytes(parts));
   return begin({target, source, sum, parts}, [&] {
     if (converts) parts.copy_(source);
     if (equal) {
@@ -216,8 +205,9 @@ std::unique_ptr<Work> NcclGroup::all_to_all(at::Tensor output, at::Tensor input,
       return all_to_all(device, on_device(input), output_counts, input_counts);
     });
   }
-  const size_t bytes = row_bytes(output);
-  const std::vector<size_t> to = offsets(output_counts, bytes), from = offsets(input_counts, bytes);
+  const int64_t bytes = keyseat::row_bytes(output);
+  const std::vector<size_t> to = keyseat::part_offsets(output_counts, bytes),
+                            from = keyseat::part_offsets(input_counts, bytes);
   return begin({output, input}, [&] {
     GroupCall call;
     for (int64_t peer = 0; peer < size_; ++peer) {

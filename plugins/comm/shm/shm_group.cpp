@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "keyseat/row_bytes.h"
 #include "keyseat/status.h"
 
 namespace keyseat_comm_shm {
@@ -29,19 +30,6 @@ OperationPointer operation_with(std::vector<at::Tensor> held) {
 }
 
 char* bytes_of(const at::Tensor& tensor) { return static_cast<char*>(tensor.data_ptr()); }
-
-size_t row_bytes(const at::Tensor& tensor) {
-  size_t bytes = tensor.element_size();
-  for (const int64_t size : tensor.sizes().slice(1)) bytes *= static_cast<size_t>(size);
-  return bytes;
-}
-
-// Where the part of each rank begins, and behind the last one.
-std::vector<size_t> offsets(const std::vector<int64_t>& counts, size_t bytes) {
-  std::vector<size_t> at{0};
-  for (const int64_t count : counts) at.push_back(at.back() + static_cast<size_t>(count) * bytes);
-  return at;
-}
 
 ReduceFunction function_or_throw(const at::Tensor& tensor, ReduceOp op) {
   const ReduceFunction function = reduce_function(tensor.scalar_type(), op);
@@ -128,7 +116,7 @@ std::unique_ptr<Work> ShmGroup::broadcast(at::Tensor tensor, int64_t root) {
 std::unique_ptr<Work> ShmGroup::all_gather(at::Tensor output, at::Tensor input,
                                            std::vector<int64_t> counts) {
   const OperationPointer operation = operation_with({output, input});
-  const std::vector<size_t> at = offsets(counts, row_bytes(output));
+  const std::vector<size_t> at = keyseat::part_offsets(counts, keyseat::row_bytes(output));
   copy_own(bytes_of(output) + at[rank_], bytes_of(input), input.nbytes());
   for (int64_t peer = 0; peer < size(); ++peer) {
     if (peer == rank_) continue;
@@ -143,7 +131,7 @@ std::unique_ptr<Work> ShmGroup::reduce_scatter(at::Tensor output, at::Tensor inp
                                                std::vector<int64_t> counts) {
   const ReduceFunction function = function_or_throw(input, ReduceOp::kSum);
   const OperationPointer operation = operation_with({output, input});
-  const std::vector<size_t> at = offsets(counts, row_bytes(input));
+  const std::vector<size_t> at = keyseat::part_offsets(counts, keyseat::row_bytes(input));
   for (int64_t peer = 0; peer < size(); ++peer) {
     if (peer == rank_) continue;
     engine_->send(ranks_[peer], kCollectives, bytes_of(input) + at[peer], at[peer + 1] - at[peer],
@@ -158,8 +146,9 @@ std::unique_ptr<Work> ShmGroup::all_to_all(at::Tensor output, at::Tensor input,
                                            std::vector<int64_t> output_counts,
                                            std::vector<int64_t> input_counts) {
   const OperationPointer operation = operation_with({output, input});
-  const size_t bytes = row_bytes(output);
-  const std::vector<size_t> to = offsets(output_counts, bytes), from = offsets(input_counts, bytes);
+  const int64_t bytes = keyseat::row_bytes(output);
+  const std::vector<size_t> to = keyseat::part_offsets(output_counts, bytes),
+                            from = keyseat::part_offsets(input_counts, bytes);
   copy_own(bytes_of(output) + to[rank_], bytes_of(input) + from[rank_], to[rank_ + 1] - to[rank_]);
   for (int64_t peer = 0; peer < size(); ++peer) {
     if (peer == rank_) continue;

@@ -7,8 +7,8 @@
 
 namespace keyseat_dispatcher_alltoall {
 
+using keyseat::nn::all_to_all;
 using keyseat::nn::begin_all_gather;
-using keyseat::nn::begin_all_to_all;
 using keyseat::nn::begin_reduce_scatter;
 using keyseat::nn::collect_weights;
 using keyseat::nn::Exchange;
@@ -49,11 +49,7 @@ Weighted Route::send(const Weighted& tokens) const {
     rows.weight = scatter_weights(tokens.weight, sorted_.slot_TK, rows.rows.size(0));
   }
   if (groups_.expert != nullptr) {
-    Exchange moved =
-        begin_all_to_all(*groups_.expert, rows.rows, received_.from_expert_rank, to_expert_rank_);
-    Exchange weighed =
-        begin_all_to_all(*groups_.expert, rows.weight, received_.from_expert_rank, to_expert_rank_);
-    rows = {moved.wait(), weighed.wait()};
+    rows = all_to_all(*groups_.expert, rows, received_.from_expert_rank, to_expert_rank_);
   }
   if (groups_.expert_tensor != nullptr) {
     const Counts& counts = received_.of_expert_tensor_rank;
@@ -81,11 +77,7 @@ Weighted Route::bring_back(const Weighted& sorted) const {
     rows = {moved.wait().to(sorted.rows.scalar_type()), weighed.wait()};
   }
   if (groups_.expert != nullptr) {
-    Exchange moved =
-        begin_all_to_all(*groups_.expert, rows.rows, to_expert_rank_, received_.from_expert_rank);
-    Exchange weighed =
-        begin_all_to_all(*groups_.expert, rows.weight, to_expert_rank_, received_.from_expert_rank);
-    rows = {moved.wait(), weighed.wait()};
+    rows = all_to_all(*groups_.expert, rows, to_expert_rank_, received_.from_expert_rank);
   }
   Weighted tokens{sum_rows(rows.rows, sorted_.slot_TK), {}};
   if (rows.weight.defined()) tokens.weight = collect_weights(rows.weight, sorted_.slot_TK);

@@ -8,9 +8,8 @@
 
 namespace keyseat_dispatcher_hybrid_ep {
 
-using keyseat::nn::begin_all_to_all;
+using keyseat::nn::all_to_all;
 using keyseat::nn::collect_weights;
-using keyseat::nn::Exchange;
 using keyseat::nn::gather_rows;
 using keyseat::nn::scatter_weights;
 using keyseat::nn::sum_rows;
@@ -28,15 +27,11 @@ Weighted forwards(keyseat::CommGroup& group, const Weighted& rows, const Stage& 
     };
     return {like(rows.rows), like(rows.weight)};
   }
-  Exchange moved = begin_all_to_all(group, rows.rows, stage.received, stage.sent);
-  Exchange weighed = begin_all_to_all(group, rows.weight, stage.received, stage.sent);
-  return {moved.wait(), weighed.wait()};
+  return all_to_all(group, rows, stage.received, stage.sent);
 }
 
 Weighted backwards(keyseat::CommGroup& group, const Weighted& rows, const Stage& stage) {
-  Exchange moved = begin_all_to_all(group, rows.rows, stage.sent, stage.received);
-  Exchange weighed = begin_all_to_all(group, rows.weight, stage.sent, stage.received);
-  return {moved.wait(), weighed.wait()};
+  return all_to_all(group, rows, stage.sent, stage.received);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "keyseat/interfaces/comm.h"
 #include "keyseat/interfaces/dispatcher.h"
 
 namespace keyseat::nn {
@@ -18,6 +19,11 @@ struct Weighted {
   at::Tensor rows;
   at::Tensor weight;
 };
+
+// Rows and weights exchanged with the same counts, both under way at once.
+KEYSEAT_API Weighted all_to_all(CommGroup& group, const Weighted& rows,
+                                const std::vector<int64_t>& output_counts,
+                                const std::vector<int64_t>& input_counts);
 
 // Two linear maps, each the transpose of the other. Both run their collectives whatever the data;
 // backward runs them with what forward saved, so a route holds every size and table it needs.
