@@ -12,6 +12,8 @@
 #include "nn/testing.h"
 #include "tests/dispatchers/layer.h"
 #include "tests/dispatchers/mutants.h"
+#include "tests/dispatchers/wrapped_dispatcher.h"
+#include "tests/mutation.h"
 
 using namespace keyseat;
 using namespace keyseat::test;
@@ -142,29 +144,16 @@ TEST_CASE("bug class 18: unequal T is padded, or refused on every rank") {
 namespace {
 
 // Keeps every plan it made: what the next test is there to find.
-class Keeping final : public Dispatcher {
+class Keeping final : public WrappedDispatcher {
  public:
-  explicit Keeping(std::shared_ptr<Dispatcher> inner) : inner_(std::move(inner)) {}
-  DispatcherCapabilities capabilities() const override { return inner_->capabilities(); }
-  DispatcherTraffic traffic(const DispatcherWork& work, const Mesh& mesh) const override {
-    return inner_->traffic(work, mesh);
-  }
+  using WrappedDispatcher::WrappedDispatcher;
 
  private:
   std::shared_ptr<DispatchPlan> plan_(const at::Tensor& index, int64_t experts,
                                       StepContext& context) override {
-    plans_.push_back(inner_->plan(index, experts, context));
+    plans_.push_back(WrappedDispatcher::plan_(index, experts, context));
     return plans_.back();
   }
-  Dispatched dispatch_(const std::shared_ptr<DispatchPlan>& plan, const at::Tensor& x,
-                       const at::Tensor& weight, StepContext& context) override {
-    return inner_->dispatch(plan, x, weight, context);
-  }
-  at::Tensor combine_(const std::shared_ptr<DispatchPlan>& plan, const at::Tensor& rows,
-                      StepContext& context) override {
-    return inner_->combine(plan, rows, context);
-  }
-  std::shared_ptr<Dispatcher> inner_;
   std::vector<std::shared_ptr<DispatchPlan>> plans_;
 };
 

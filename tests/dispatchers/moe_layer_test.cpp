@@ -14,6 +14,8 @@
 #include "nn/testing.h"
 #include "tests/dispatchers/layer.h"
 #include "tests/dispatchers/mutants.h"
+#include "tests/dispatchers/wrapped_dispatcher.h"
+#include "tests/mutation.h"
 
 using namespace keyseat;
 using namespace keyseat::test;
@@ -165,20 +167,16 @@ const std::vector<DispatcherLayout>& layer_layouts() {
 
 // Plans again when a layer runs again, as code does that keeps no plan; with `flips` the router has
 // broken its ties in another way by then.
-class Forgetful final : public Dispatcher {
+class Forgetful final : public WrappedDispatcher {
  public:
   Forgetful(std::shared_ptr<Dispatcher> inner, bool flips)
-      : inner_(std::move(inner)), flips_(flips) {}
-  DispatcherCapabilities capabilities() const override { return inner_->capabilities(); }
-  DispatcherTraffic traffic(const DispatcherWork& work, const Mesh& mesh) const override {
-    return inner_->traffic(work, mesh);
-  }
+      : WrappedDispatcher(std::move(inner)), flips_(flips) {}
 
  private:
   std::shared_ptr<DispatchPlan> plan_(const at::Tensor& index, int64_t experts,
                                       StepContext& context) override {
     index_ = index;
-    return inner_->plan(index, experts, context);
+    return WrappedDispatcher::plan_(index, experts, context);
   }
   Dispatched dispatch_(const std::shared_ptr<DispatchPlan>& plan, const at::Tensor& x,
                        const at::Tensor& weight, StepContext& context) override {
@@ -187,13 +185,12 @@ class Forgetful final : public Dispatcher {
       const at::Tensor moved = index_.add(1).remainder(kExperts).masked_fill(index_.lt(0), -1);
       plan_of_last_ = this->plan(flips_ ? moved : index_, kExperts, context);
     }
-    return inner_->dispatch(plan_of_last_, x, weight, context);
+    return WrappedDispatcher::dispatch_(plan_of_last_, x, weight, context);
   }
   at::Tensor combine_(const std::shared_ptr<DispatchPlan>& /*plan*/, const at::Tensor& rows,
                       StepContext& context) override {
-    return inner_->combine(plan_of_last_, rows, context);
+    return WrappedDispatcher::combine_(plan_of_last_, rows, context);
   }
-  std::shared_ptr<Dispatcher> inner_;
   bool flips_;
   std::shared_ptr<DispatchPlan> plan_of_last_;
   at::Tensor index_;

@@ -35,7 +35,4 @@ MakeDispatcher mutant_dispatcher(const std::string& name,
   return copy_of<keyseat_dispatcher_hybrid_ep::HybridEp>(options);
 }
 
-Mutation::Mutation(const std::string& name) { active_mutation = name; }
-Mutation::~Mutation() { active_mutation.clear(); }
-
 }  // namespace keyseat::test

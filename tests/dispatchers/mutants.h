@@ -12,12 +12,4 @@ namespace keyseat::test {
 MakeDispatcher mutant_dispatcher(const std::string& name,
                                  const std::map<std::string, OptionValue>& options = {});
 
-// While it lives, the copies are wrong in this way.
-class Mutation {
- public:
-  explicit Mutation(const std::string& name);
-  ~Mutation();
-  Mutation(const Mutation&) = delete;
-};
-
 }  // namespace keyseat::test

@@ -7,7 +7,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "tests/ranks/layout_run.h"
+#include "tests/equivalence/cells.h"
+#include "tests/equivalence/table.h"
 
 using namespace keyseat;
 using namespace keyseat::test;
@@ -15,18 +16,10 @@ using keyseat::testing::Values;
 
 namespace {
 
-constexpr const char* kTable = "tests/equivalence/matrix.md";
-
 struct Sharding {
   const char* name;
   int64_t world;
   Values options;
-};
-
-struct Tokens {
-  const char* name;
-  const char* plugin;
-  int64_t nodes;
 };
 
 const std::vector<Sharding>& shardings() {
@@ -37,26 +30,16 @@ const std::vector<Sharding>& shardings() {
   return all;
 }
 
-// The dispatchers that are there.
-std::vector<Tokens> dispatchers() {
-  const std::vector<Tokens> all{{"local", "local", 1},
-                                {"allgather", "allgather", 1},
-                                {"alltoall", "alltoall", 1},
-                                {"hybrid_ep, 1 node", "hybrid_ep", 1},
-                                {"hybrid_ep, 2 nodes", "hybrid_ep", 2}};
-  std::vector<Tokens> found;
-  for (const Tokens& tokens : all) {
-    Problems problems;
-    if (testing::test_registry().load("dispatcher", tokens.plugin, problems))
-      found.push_back(tokens);
-  }
-  return found;
+std::vector<DispatcherRow> dispatchers() {
+  std::vector<DispatcherRow> all{kLocal};
+  all.insert(all.end(), kDispatchers.begin(), kDispatchers.end());
+  return all;
 }
 
 struct Cell {
   Sharding sharding;
   int64_t expert;
-  Tokens tokens;
+  DispatcherRow tokens;
   bool frozen;
 
   LayoutChoice choice() const {
@@ -80,7 +63,7 @@ std::vector<Cell> cells() {
   std::vector<Cell> all;
   for (const Sharding& sharding : shardings()) {
     for (int64_t expert : {1, 2, 4}) {
-      for (const Tokens& tokens : dispatchers()) {
+      for (const DispatcherRow& tokens : dispatchers()) {
         for (bool frozen : {false, true}) all.push_back({sharding, expert, tokens, frozen});
       }
     }
@@ -101,8 +84,7 @@ std::string row_of(const Cell& cell, const LayoutResult& oracle) {
   }
   const LayoutDifference difference = compare_layouts(run_layout(choice, {}, mixed_step()), oracle);
   CHECK_MESSAGE(difference.within_limits(), difference.text());
-  return fmt::format("| {} | OK | {:.0e} | {:.0e} | {:.0e} | {:.0e} |\n", cell.name(),
-                     difference.loss, difference.gradient, difference.norm, difference.change);
+  return ok_row(cell.name(), difference);
 }
 
 const char* const kHeading =
@@ -116,24 +98,6 @@ const char* const kHeading =
     "after three steps (L2); limits 1e-05, 1e-05, 1e-05 and 1e-03.\n\n"
     "| fsdp | expert | dispatcher | vision | result | loss | gradient | norm | change |\n"
     "|---|---|---|---|---|---|---|---|---|\n";
-
-// What has to be equal in the committed table: cells and results, not the rounding of a machine.
-std::vector<std::string> results_in(const std::string& table) {
-  std::vector<std::string> results;
-  std::istringstream lines(table);
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("| shard")) continue;
-    size_t end = 0;
-    for (int column = 0; column < 6; ++column) end = line.find('|', end + (column > 0 ? 1 : 0));
-    results.push_back(line.substr(0, end));
-  }
-  return results;
-}
-
-std::string read_file(const char* path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 }  // namespace
 
@@ -149,9 +113,7 @@ TEST_CASE("equivalence: matrix of fsdp, experts, dispatchers and freezing agains
     INFO(cell.name());
     table += row_of(cell, oracles.at(cell.frozen));
   }
-  if (std::getenv("KEYSEAT_WRITE_TABLE") != nullptr) std::ofstream(kTable) << table;
-  CHECK_MESSAGE(results_in(table) == results_in(read_file(kTable)), kTable,
-                " is out of date; the first lines of this file say how it is written");
+  check_table("tests/equivalence/matrix.md", table, /*columns=*/5);
 }
 
 TEST_CASE("equivalence: units that run again in backward, on ranks") {
@@ -170,20 +132,10 @@ TEST_CASE("equivalence: units that run again in backward, on ranks") {
 }
 
 TEST_CASE("equivalence: experts without tokens, and all tokens at one expert") {
-  // With equal logits the lowest experts are chosen: the others, and the ranks that hold them, get
-  // no row.
   for (int64_t top_k : {1, 2}) {
     LayoutModel model;
     model.decoder = {{"num_experts_per_tok", top_k}};
-    model.prepare = [](const Chain& chain, Strategy& strategy) {
-      for (int unit = 0; unit < chain.size(); ++unit) {
-        const auto& params = chain.units()[unit].unit->spec().params;
-        for (int param = 0; param < static_cast<int>(params.size()); ++param) {
-          if (params[param].role != ParamRole::kRouter) continue;
-          strategy.write_master(unit, param, strategy.read_master(unit, param).mul(0));
-        }
-      }
-    };
+    model.prepare = choose_lowest_experts;
     const LayoutResult oracle = run_layout({}, model, mixed_step(), 1);
     for (const Cell& cell : cells()) {
       const LayoutChoice choice = cell.choice();

@@ -18,7 +18,4 @@ std::shared_ptr<Strategy> make_mutated_fsdp(const Options& options) {
   return std::make_shared<keyseat_strategy_fsdp::Fsdp>(options, PluginHost{});
 }
 
-Mutation::Mutation(const std::string& name) { active_mutation = name; }
-Mutation::~Mutation() { active_mutation.clear(); }
-
 }  // namespace keyseat::test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/equivalence/mutated_fsdp.h"
+#include "tests/mutation.h"
 
 namespace keyseat::test {
 

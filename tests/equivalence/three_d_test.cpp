@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tests/equivalence/cells.h"
 #include "tests/equivalence/table.h"
-#include "tests/ranks/layout_run.h"
 
 namespace keyseat::test::three_d {
 namespace {
@@ -23,21 +23,9 @@ struct Layout {
   Values options;
 };
 
-struct Tokens {
-  const char* name;
-  const char* plugin;
-  int64_t nodes;
-};
-
-const Tokens kLocal{"local", "local", 1};
-const std::vector<Tokens> kDispatchers{{"allgather", "allgather", 1},
-                                       {"alltoall", "alltoall", 1},
-                                       {"hybrid_ep, 1 node", "hybrid_ep", 1},
-                                       {"hybrid_ep, 2 nodes", "hybrid_ep", 2}};
-
 struct Cell {
   Layout layout;
-  Tokens tokens = kLocal;
+  DispatcherRow tokens = kLocal;
   std::vector<std::string> freeze = {};
   const char* model = "untied";
   int64_t micro_batches = 2;
@@ -112,7 +100,7 @@ std::vector<Cell> cells() {
         Layout{"pipeline 2 x expert 2", 4, pipeline(2, 1, 2)},
         Layout{"pipeline 2 x virtual 2 x expert 2", 4, pipeline(2, 2, 2)},
         Layout{"pipeline 2 x data 4, expert 2", 8, pipeline(2, 1, 2)}}) {
-    for (const Tokens& tokens : kDispatchers) {
+    for (const DispatcherRow& tokens : kDispatchers) {
       for (const auto& freeze : {freezes[0], freezes[1]}) all.push_back({layout, tokens, freeze});
     }
   }
@@ -157,8 +145,7 @@ TEST_CASE("three_d: layouts of pipeline, experts and data train as one process")
     const LayoutDifference difference = compare_layouts(
         run_layout(cell.choice(), cell.layout_model(), cell.shape()), known->second);
     CHECK_MESSAGE(difference.within_limits(), difference.text());
-    table += fmt::format("| {} | OK | {:.0e} | {:.0e} | {:.0e} | {:.0e} |\n", cell.name(),
-                         difference.loss, difference.gradient, difference.norm, difference.change);
+    table += ok_row(cell.name(), difference);
   }
   check_table("tests/equivalence/three_d.md", table, /*columns=*/6);
 }
@@ -193,21 +180,11 @@ TEST_CASE("three_d: a pipeline in bf16 stays near fp32") {
 }
 
 TEST_CASE("three_d: experts without tokens, and a step without any image, under a pipeline") {
-  // With equal logits the lowest experts are chosen: the others, and the ranks that hold them, get
-  // no row.
   LayoutModel one_expert;
   one_expert.decoder = {{"num_experts_per_tok", int64_t{1}}};
-  one_expert.prepare = [](const Chain& chain, Strategy& strategy) {
-    for (int unit = 0; unit < chain.size(); ++unit) {
-      const auto& params = chain.units()[unit].unit->spec().params;
-      for (int param = 0; param < static_cast<int>(params.size()); ++param) {
-        if (params[param].role != ParamRole::kRouter) continue;
-        strategy.write_master(unit, param, strategy.read_master(unit, param).mul(0));
-      }
-    }
-  };
+  one_expert.prepare = choose_lowest_experts;
   const StepShape no_image{{{{5, false}}, {{6, false}}}, {{{7, false}}, {}}};
-  for (const Tokens& tokens : kDispatchers) {
+  for (const DispatcherRow& tokens : kDispatchers) {
     const Cell cell{{"pipeline 2 x expert 2", 4, pipeline(2, 1, 2)}, tokens};
     INFO(tokens.name);
     const LayoutDifference starved =

@@ -10,28 +10,6 @@
 namespace keyseat::test {
 namespace {
 
-const char* kind_name(CallKind kind) {
-  switch (kind) {
-    case CallKind::kAllReduce:
-      return "all_reduce";
-    case CallKind::kBroadcast:
-      return "broadcast";
-    case CallKind::kAllGather:
-      return "all_gather";
-    case CallKind::kReduceScatter:
-      return "reduce_scatter";
-    case CallKind::kAllToAll:
-      return "all_to_all";
-    case CallKind::kSend:
-      return "send";
-    case CallKind::kReceive:
-      return "receive";
-    case CallKind::kBarrier:
-      return "barrier";
-  }
-  return "unknown";
-}
-
 bool has_whole_tensor(CallKind kind) {
   return kind == CallKind::kAllReduce || kind == CallKind::kBroadcast;
 }
@@ -93,7 +71,7 @@ std::string Call::text() const {
                ? fmt::format("{} [{}]", c10::toString(t.scalar_type()), fmt::join(t.sizes(), ", "))
                : std::string("nothing");
   };
-  return fmt::format("{} of {} into {}, counts [{}] -> [{}], root {}{}", kind_name(kind),
+  return fmt::format("{} of {} into {}, counts [{}] -> [{}], root {}{}", comm::call_name(kind),
                      tensor(input), tensor(output), fmt::join(counts, ", "),
                      fmt::join(output_counts, ", "), root,
                      channel == CommChannel::kParameters ? ", of parameters" : "");

@@ -12,8 +12,6 @@ Error communication_error(std::string what) {
   return Error(Problem{Code::kR2Communication, {}, std::move(what), "", ""});
 }
 
-bool is_message(CallKind kind) { return kind == CallKind::kSend || kind == CallKind::kReceive; }
-
 int64_t bytes_of_rows(const at::Tensor& tensor, int64_t rows) {
   if (!tensor.defined() || tensor.size(0) == 0) return 0;
   return static_cast<int64_t>(tensor.nbytes()) / tensor.size(0) * rows;
@@ -61,7 +59,7 @@ void ThreadWorldState::record(int64_t rank, const std::vector<int64_t>& ranks, c
     (same_node(rank, ranks[to]) ? recorded.sent.intra : recorded.sent.inter) += bytes;
   }
   recorded_[static_cast<size_t>(rank)].push_back(std::move(recorded));
-  if (!is_message(call.kind)) order_[static_cast<size_t>(rank)].push_back(ranks);
+  if (!comm::is_message(call.kind)) order_[static_cast<size_t>(rank)].push_back(ranks);
 }
 
 std::shared_ptr<Round> ThreadWorldState::post(const std::vector<int64_t>& ranks, size_t member,
@@ -79,7 +77,7 @@ std::shared_ptr<Round> ThreadWorldState::post(const std::vector<int64_t>& ranks,
   }
   thread = std::this_thread::get_id();
   record(rank, ranks, call);
-  Sequence& sequence = sequences_[{is_message(call.kind), ranks}];
+  Sequence& sequence = sequences_[{comm::is_message(call.kind), ranks}];
   sequence.next.resize(ranks.size(), 0);
   const size_t number = sequence.next[member]++;
   std::shared_ptr<Round>& round = sequence.open[number];

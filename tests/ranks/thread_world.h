@@ -12,20 +12,12 @@
 #include <thread>
 #include <vector>
 
+#include "comm/call_record.h"
 #include "tests/ranks/thread_comm.h"
 
 namespace keyseat::test {
 
-enum class CallKind {
-  kAllReduce,
-  kBroadcast,
-  kAllGather,
-  kReduceScatter,
-  kAllToAll,
-  kSend,
-  kReceive,
-  kBarrier
-};
+using comm::CallKind;
 
 // One rank's side of an operation. Sizes are in rows (elements of dimension 0).
 struct Call {

@@ -1,7 +1,7 @@
 #include <ATen/ops/equal.h>
 #include <doctest/doctest.h>
 
-#include "tests/ranks/layout_run.h"
+#include "tests/ranks/placed_rank.h"
 #include "tests/ranks/thread_comm.h"
 #include "train/model_fixture.h"
 
@@ -16,14 +16,6 @@ namespace {
 
 Values degrees(int64_t pipeline, int64_t chunks = 1, int64_t expert = 1) {
   return {{"pipeline", pipeline}, {"virtual", chunks}, {"expert", expert}};
-}
-
-StrategyFacts facts_of(int64_t rank, int64_t world) {
-  StrategyFacts facts;
-  facts.rank = rank;
-  facts.world = facts.ranks_per_node = world;
-  facts.seed = 3;
-  return facts;
 }
 
 Problems problems_of(const Values& options, int64_t world, const Chain& chain) {
