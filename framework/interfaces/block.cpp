@@ -19,15 +19,7 @@ const at::Tensor* find(const Tensors& tensors, const std::string& name) {
   return nullptr;
 }
 
-bool is_split(const TensorSpec& spec, int dim) {
-  for (const Layout::Split& split : spec.layout.splits) {
-    if (split.dim == dim) return true;
-  }
-  return false;
-}
-
-// Sizes of symbols are the executor's business; constants are known here, unless a mesh axis splits
-// them.
+// Sizes of symbols are the executor's business; constants are known here.
 void check_tensor(const std::string& unit, const char* role, const TensorSpec& spec,
                   const at::Tensor& tensor, at::ScalarType compute_dtype) {
   const auto broken = [&](const std::string& what) {
@@ -44,7 +36,7 @@ void check_tensor(const std::string& unit, const char* role, const TensorSpec& s
   }
   for (int dim = 0; dim < tensor.dim(); ++dim) {
     const Dim& declared = spec.dims[static_cast<size_t>(dim)];
-    if (declared.symbol == DimSymbol::kConstant && !is_split(spec, dim) &&
+    if (declared.symbol == DimSymbol::kConstant &&
         tensor.size(dim) != declared.size) {
       broken(fmt::format("is {}, declared with size {} in dimension {}", tensor_text(tensor),
                          declared.size, dim));

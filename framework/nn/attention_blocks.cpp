@@ -1,21 +1,18 @@
-// Causal attention of fp32 CPU tensors by blocks of query rows. A block's scores against every key
-// it sees stay in the cache; its products are BLAS calls on views of the packed rows, its softmax a
-// SIMD kernel. LibTorch's flash attention computes the hidden half of the scores too. Backward
-// computes the scores again.
-// Legend: T rows, n query heads, m key/value heads, d head dim; of one head of one segment: L rows,
-// B rows of a block, S columns it sees.
+// Causal attention of fp32 CPU tensors, head by head (nn/attention_head.h). LibTorch's flash
+// attention computes the hidden half of the scores too.
+// Legend: T rows, n query heads, m key/value heads, d head dim, L rows of one segment.
 #include "nn/attention_blocks.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <atomic>
 
 #include "nn/attention_flash.h"
+#include "nn/attention_head.h"
 #include "nn/kernels/attention_softmax.h"
 
 namespace keyseat::nn {
@@ -23,9 +20,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-// Small blocks waste less above the diagonal, large ones have fewer calls.
-constexpr int64_t kBlockRows = 64;
 
 // All query heads of one key head in one segment: what one thread does alone.
 struct Task {
@@ -61,78 +55,8 @@ at::Tensor head_of(const at::Tensor& x_Tnd, const Task& task, int64_t head) {
 
 float* data_of(const at::Tensor& x) { return x.mutable_data_ptr<float>(); }
 
-// A block of query rows and the columns it sees.
-struct Block {
-  Block(int64_t first, int64_t length)
-      : first(first), rows(std::min(kBlockRows, length - first)), columns(first + rows) {}
-  int64_t first, rows, columns;
-};
-
 at::Tensor scratch_of(const at::Tensor& like, const Task& task) {
-  return at::empty({std::min(kBlockRows, task.length) * task.length}, like.options());
-}
-
-at::Tensor scores_view(const at::Tensor& scratch, const Block& block) {
-  return scratch.narrow(0, 0, block.rows * block.columns).view({block.rows, block.columns});
-}
-
-void forward_head(const at::Tensor& q_Ld, const at::Tensor& k_Ld, const at::Tensor& v_Ld,
-                  const at::Tensor& y_Ld, float* log_sum_L, const at::Tensor& scratch,
-                  float scale) {
-  const int64_t length = q_Ld.size(0);
-  for (int64_t first = 0; first < length; first += kBlockRows) {
-    const Block block(first, length);
-    at::Tensor scores_BS = scores_view(scratch, block);
-    at::mm_out(scores_BS, q_Ld.narrow(0, first, block.rows), k_Ld.narrow(0, 0, block.columns).t());
-    kernels::run(kernels::AttentionSoftmax{.scores = data_of(scores_BS),
-                                           .rows = block.rows,
-                                           .columns = block.columns,
-                                           .first_visible = block.first + 1,
-                                           .scale = scale,
-                                           .log_sum = log_sum_L + first});
-    at::Tensor y_Bd = y_Ld.narrow(0, first, block.rows);
-    at::mm_out(y_Bd, scores_BS, v_Ld.narrow(0, 0, block.columns));
-  }
-}
-
-// Writes out = a b, or adds it.
-void product(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool add) {
-  out.addmm_(a, b, /*beta=*/add ? 1 : 0, /*alpha=*/1);
-}
-
-struct HeadGradients {
-  at::Tensor dq_Ld, dk_Ld, dv_Ld;
-};
-
-void backward_head(const at::Tensor& q_Ld, const at::Tensor& k_Ld, const at::Tensor& v_Ld,
-                   const at::Tensor& dy_Ld, const float* log_sum_L, const float* delta_L,
-                   const HeadGradients& out, bool add_to_keys,
-                   const std::array<at::Tensor, 2>& scratch, float scale) {
-  const int64_t length = q_Ld.size(0), step = kBlockRows;
-  // From the last block, which sees every key: it writes the gradients, the others add.
-  for (int64_t first = (length - 1) / step * step; first >= 0; first -= step) {
-    const Block block(first, length);
-    const bool add = add_to_keys || first + block.rows < length;
-    at::Tensor scores_BS = scores_view(scratch[0], block);
-    at::Tensor gradient_BS = scores_view(scratch[1], block);
-    const at::Tensor q_Bd = q_Ld.narrow(0, first, block.rows);
-    const at::Tensor dy_Bd = dy_Ld.narrow(0, first, block.rows);
-    const at::Tensor k_Sd = k_Ld.narrow(0, 0, block.columns);
-    at::mm_out(scores_BS, q_Bd, k_Sd.t());
-    at::mm_out(gradient_BS, dy_Bd, v_Ld.narrow(0, 0, block.columns).t());
-    kernels::run(kernels::AttentionSoftmaxBackward{.scores = data_of(scores_BS),
-                                                   .gradient = data_of(gradient_BS),
-                                                   .rows = block.rows,
-                                                   .columns = block.columns,
-                                                   .first_visible = block.first + 1,
-                                                   .scale = scale,
-                                                   .log_sum = log_sum_L + first,
-                                                   .delta = delta_L + first});
-    product(out.dv_Ld.narrow(0, 0, block.columns), scores_BS.t(), dy_Bd, add);
-    product(out.dk_Ld.narrow(0, 0, block.columns), gradient_BS.t(), q_Bd, add);
-    at::Tensor dq_Bd = out.dq_Ld.narrow(0, first, block.rows);
-    at::mm_out(dq_Bd, gradient_BS, k_Sd);
-  }
+  return head_scratch(like.options(), task.length, task.length);
 }
 
 struct BlockAttentionFunction : torch::autograd::Function<BlockAttentionFunction> {
@@ -147,9 +71,9 @@ struct BlockAttentionFunction : torch::autograd::Function<BlockAttentionFunction
                        v_Ld = head_of(v, task, task.key_head);
       const at::Tensor scratch = scratch_of(q, task);
       for (int64_t head = task.key_head * group; head < (task.key_head + 1) * group; ++head) {
-        forward_head(head_of(q, task, head), k_Ld, v_Ld, head_of(y, task, head),
-                     data_of(log_sum_nT) + head * rows + task.begin, scratch,
-                     static_cast<float>(scale));
+        forward_head({head_of(q, task, head), k_Ld, v_Ld, /*visible=*/1, static_cast<float>(scale)},
+                     head_of(y, task, head), data_of(log_sum_nT) + head * rows + task.begin,
+                     scratch);
       }
     });
     context->save_for_backward({q, k, v, y, log_sum_nT});
@@ -182,11 +106,13 @@ struct BlockAttentionFunction : torch::autograd::Function<BlockAttentionFunction
                                       .delta = delta_L,
                                       .rows = task.length,
                                       .width = y_Ld.size(1)});
-        backward_head(
-            head_of(q, task, head), k_Ld, v_Ld, dy_Ld,
-            log_sum_nT.const_data_ptr<float>() + head * rows + task.begin, delta_L,
-            {head_of(dq, task, head), head_of(dk, task, key_head), head_of(dv, task, key_head)},
-            /*add_to_keys=*/head > key_head * group, scratch, scale);
+        const HeadGradients out{.dq_Ld = head_of(dq, task, head),
+                                .dk_Sd = head_of(dk, task, key_head),
+                                .dv_Sd = head_of(dv, task, key_head),
+                                .add_to_keys = head > key_head * group};
+        backward_head({head_of(q, task, head), k_Ld, v_Ld, /*visible=*/1, scale}, dy_Ld,
+                      log_sum_nT.const_data_ptr<float>() + head * rows + task.begin, delta_L, out,
+                      scratch);
       }
     });
     return {dq, dk, dv, {}, {}};

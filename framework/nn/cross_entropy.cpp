@@ -2,11 +2,8 @@
 // block.
 #include "keyseat/nn/cross_entropy.h"
 
-#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/log_softmax.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -14,6 +11,7 @@
 #include "nn/contract.h"
 #include "nn/cross_entropy_chunks.h"
 #include "nn/naive.h"
+#include "nn/supervised_rows.h"
 
 namespace keyseat::nn {
 namespace {
@@ -80,38 +78,12 @@ void check(const at::Tensor& x_TH, const at::Tensor& weight_VH, const at::Tensor
       "check that the tokenizer belongs to the model");
 }
 
-struct Supervised {
-  at::Tensor row_S, label_S;
-  at::Tensor slot_T1;  // where each row went, -1 for rows that are ignored
-};
-
-Supervised find_supervised(const at::Tensor& labels_T) {
-  const int64_t rows = labels_T.size(0);
-  // On meta tensors their number is unknown: all rows.
-  if (labels_T.is_meta()) {
-    const at::Tensor row_T = at::arange(rows, labels_T.options());
-    return {row_T, labels_T, row_T.unsqueeze(1)};
-  }
-  Supervised result;
-  result.row_S = labels_T.ge(0).nonzero().squeeze(1);
-  result.label_S = labels_T.index_select(0, result.row_S);
-  result.slot_T1 = at::full({rows, 1}, -1, labels_T.options());
-  result.slot_T1.select(1, 0).scatter_(0, result.row_S,
-                                       at::arange(result.row_S.size(0), labels_T.options()));
-  return result;
-}
-
 // The oracle: all logits at once, gradients by autograd.
 at::Tensor linear_cross_entropy_naive(const at::Tensor& x_TH, const at::Tensor& weight_VH,
                                       const at::Tensor& labels_T, at::Tensor* per_token_T) {
   const at::ScalarType type = naive::wide_type(x_TH);
   const at::Tensor logits_TV = at::linear(x_TH.to(type), weight_VH.to(type));
-  const at::Tensor ignored_T = labels_T.lt(0);
-  const at::Tensor loss_T = at::log_softmax(logits_TV, 1)
-                                .gather(1, labels_T.clamp_min(0).unsqueeze(1))
-                                .squeeze(1)
-                                .neg()
-                                .masked_fill(ignored_T, 0);
+  const at::Tensor loss_T = naive_row_losses(logits_TV, labels_T);
   if (per_token_T != nullptr) *per_token_T = loss_T.detach();
   return loss_T.sum().reshape({1});
 }
@@ -126,7 +98,7 @@ at::Tensor linear_cross_entropy(const at::Tensor& x_TH, const ParamHandle& weigh
   if (kernels == Kernels::kNaive) {
     return linear_cross_entropy_naive(x_TH, weight, labels_T, per_token_T);
   }
-  const Supervised supervised = find_supervised(labels_T);
+  const SupervisedRows supervised = supervised_rows(labels_T);
   const bool record = at::GradMode::is_enabled();
   const variable_list outputs = LinearCrossEntropy::apply(
       permute_rows(x_TH, supervised.row_S, supervised.slot_T1), weight, weight_VH,

@@ -7,14 +7,11 @@
 
 #include "keyseat/nn/linear.h"
 #include "nn/contract.h"
+#include "nn/embedding_rows.h"
 #include "nn/parameter_gradient.h"
 #include "nn/select_rows.h"
 
 namespace keyseat::nn {
-namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 void check_ids(const at::Tensor& ids_T, int64_t vocabulary) {
   if (!ids_T.is_cpu() || ids_T.numel() == 0) return;
@@ -27,7 +24,7 @@ void check_ids(const at::Tensor& ids_T, int64_t vocabulary) {
       "check that the tokenizer and vocab_size belong to the same model");
 }
 
-// table_VH[ids_T] += dy_TH. Threads split the columns, so equal ids never meet.
+// Threads split the columns, so equal ids never meet.
 void add_into_rows(const at::Tensor& table_VH, const at::Tensor& ids_T, const at::Tensor& dy_TH) {
   if (ids_T.numel() == 0) return;
   const bool plain_memory = table_VH.is_cpu() && table_VH.is_contiguous() &&
@@ -50,6 +47,11 @@ void add_into_rows(const at::Tensor& table_VH, const at::Tensor& ids_T, const at
     }
   });
 }
+
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
 
 struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& ids_T,

@@ -20,6 +20,7 @@
 #include "keyseat/nn/rope.h"
 #include "keyseat/nn/router.h"
 #include "keyseat/nn/row_moves.h"
+#include "keyseat/nn/tensor_parallel.h"
 #include "nn/testing.h"
 
 using namespace keyseat;
@@ -121,6 +122,81 @@ TensorList cross_entropy(Arguments& a) {
       linear_cross_entropy(x_TH, a.parameter({kWidth, kH}),
                            a.indices({1, -100, 3, 4, -100, 9}, {kT}), kFast, &per_token_T);
   return {loss, per_token_T};
+}
+
+// A call on one rank of a mesh without a communicator, or, with none, on the only rank.
+class RowContext {
+ public:
+  explicit RowContext(std::vector<int64_t> cu_seqlens, const Mesh* mesh = nullptr)
+      : context_([&] {
+          row_.cu_seqlens = std::move(cu_seqlens);
+          row_.share.row_tokens = mesh == nullptr ? 0 : row_.cu_seqlens.back();
+          StepContext::State state;
+          state.unit = "test.unit";
+          state.plugin = "block/test";
+          state.row = &row_;
+          state.mesh = mesh;
+          return state;
+        }()) {}
+  RowContext(const RowContext&) = delete;
+  StepContext& operator*() { return context_; }
+
+ private:
+  RowFacts row_;
+  StepContext context_;
+};
+
+// Ops of keyseat/nn/tensor_parallel.h, for a rank with `context_rows` rows of the context rank, of
+// which `own_rows` are its own, and a table of `table_rows` of 11 rows.
+struct RankSizes {
+  std::vector<int64_t> cu_seqlens;
+  int64_t context_rows, own_rows, table_rows;
+};
+
+at::Tensor small_ids(const Arguments& a, int64_t rows) {
+  return a.indices(std::vector<int64_t>(static_cast<size_t>(rows), 2), {rows});
+}
+
+std::map<std::string, Call> rank_ops(const RankSizes& sizes, const Mesh* mesh = nullptr) {
+  const auto on_rank = [=](const std::function<TensorList(Arguments&, StepContext&)>& op) -> Call {
+    return [=](Arguments& a) {
+      RowContext context(sizes.cu_seqlens, mesh);
+      return op(a, *context);
+    };
+  };
+  constexpr int64_t kVocabulary = 11;
+  return {
+      {"enter_split", on_rank([=](Arguments& a, StepContext& context) -> TensorList {
+         return {enter_split(a.input({sizes.own_rows, kH}), Layout::kRows, context)};
+       })},
+      {"leave_split", on_rank([=](Arguments& a, StepContext& context) -> TensorList {
+         return {leave_split(a.input({sizes.context_rows, kH}), Layout::kRows, context)};
+       })},
+      {"own_key_heads", on_rank([=](Arguments& a, StepContext& context) -> TensorList {
+         return {own_key_heads(a.input({sizes.context_rows, 2, 8}), 4, context)};
+       })},
+      {"row_attention", on_rank([=](Arguments& a, StepContext& context) -> TensorList {
+         const at::Tensor q_Cnd = a.input({sizes.context_rows, 4, 8});
+         const at::Tensor k_Cmd = a.input({sizes.context_rows, 2, 8});
+         return {row_attention(q_Cnd, k_Cmd, a.input({sizes.context_rows, 2, 8}), 0.5, context)};
+       })},
+      {"split_embedding", on_rank([=](Arguments& a, StepContext& context) -> TensorList {
+         return {split_embedding(small_ids(a, sizes.context_rows),
+                                 a.parameter({sizes.table_rows, kH}), kVocabulary, context)};
+       })},
+      {"split_cross_entropy", on_rank([=](Arguments& a, StepContext& context) -> TensorList {
+         const at::Tensor x_TH = a.input({sizes.own_rows, kH});
+         at::Tensor per_token_T;
+         const at::Tensor loss_1 =
+             split_cross_entropy(x_TH, a.parameter({sizes.table_rows, kH}), kVocabulary,
+                                 small_ids(a, sizes.context_rows), context, &per_token_T);
+         return {loss_1, per_token_T};
+       })},
+      {"split_logits", on_rank([=](Arguments& a, StepContext& context) -> TensorList {
+         const at::Tensor x_TH = a.input({sizes.own_rows, kH});
+         return {split_logits(x_TH, a.parameter({sizes.table_rows, kH}), kVocabulary,
+                              small_ids(a, 3), context)};
+       })}};
 }
 
 const std::map<std::string, Call>& ops() {
@@ -229,12 +305,17 @@ const std::map<std::string, Call>& ops() {
                                                a.table({2, kExperts}), kT, true)};
        }},
   };
-  return calls;
+  static const std::map<std::string, Call> all = [] {
+    std::map<std::string, Call> found = calls;
+    found.merge(rank_ops({{0, 2, kT}, kT, kT, 11}));
+    return found;
+  }();
+  return all;
 }
 
-// Functions of lists on the host, whose result is a list or lies on the CPU by contract.
-const std::set<std::string> kHostFunctions = {"position_taps", "vision_rope_tables",
-                                              "mrope_positions"};
+// Functions of lists on the host, whose result is no tensor or lies on the CPU by contract.
+const std::set<std::string> kHostFunctions = {"is_split", "mrope_positions", "position_taps",
+                                              "vision_rope_tables"};
 
 // Options of routers, checks and counts on the host, and collectives, which have no shape of their
 // own: what travels is one of the tensors that dispatchers give them.
@@ -312,6 +393,38 @@ TEST_CASE("meta: every op has the shapes and dtypes of the CPU, forward and back
         CAPTURE(std::string(c10::toString(dtype)));
         CAPTURE(sinks);
         CHECK(forms(call, at::kMeta, dtype, sinks) == forms(call, at::kCPU, dtype, sinks));
+      }
+    }
+  }
+}
+
+TEST_CASE("meta: on several ranks ops have the shapes of a rank, without a communicator") {
+  for (const bool ring : {false, true}) {
+    MeshDegrees degrees;
+    degrees.tensor = degrees.context = 2;
+    degrees.sequence_parallel = true;
+    degrees.context_ring = ring;
+    Problems problems;
+    const Mesh mesh = Mesh::build(degrees, 4, 3, 4, problems);
+    REQUIRE(problems.empty());
+    // The second tensor rank has ids 6 to 10.
+    const auto calls = rank_ops({{0, 5, 16}, 8, 4, 5}, &mesh);
+    const std::map<std::string, std::vector<int64_t>> shapes = {
+        {"enter_split", {8, kH}},     {"leave_split", {4, kH}},     {"own_key_heads", {8, 1, 8}},
+        {"row_attention", {8, 4, 8}}, {"split_embedding", {4, kH}}, {"split_cross_entropy", {1}},
+        {"split_logits", {3, 11}}};
+    for (const auto& [name, call] : calls) {
+      CAPTURE(name);
+      for (const bool sinks : {false, true}) {
+        Arguments arguments(at::kMeta, at::kFloat, sinks);
+        const TensorList results = call(arguments);
+        CHECK((results[0].sizes() == at::IntArrayRef(shapes.at(name))));
+        if (name == "split_cross_entropy") CHECK(results[1].size(0) == 4);
+        if (!results[0].requires_grad()) continue;
+        const TensorList gradients = torch::autograd::grad(
+            {results[0]}, arguments.leaves(), {at::ones_like(results[0])}, false, false, true);
+        for (size_t i = 0; i < gradients.size(); ++i)
+          CHECK((gradients[i].sizes() == arguments.leaves()[i].sizes()));
       }
     }
   }

@@ -23,6 +23,9 @@ at::Tensor apply_rope(const at::Tensor& x_Tnd, const RopeTables& tables);
 at::Tensor varlen_attention(const at::Tensor& q_Tnd, const at::Tensor& k_Tmd,
                             const at::Tensor& v_Tmd, const std::vector<int64_t>& cu_seqlens,
                             bool causal, double scale);
+// Query i of L sees the keys below min(S, visible + i).
+at::Tensor visible_attention(const at::Tensor& q_Lnd, const at::Tensor& k_Smd,
+                             const at::Tensor& v_Smd, int64_t visible, double scale);
 at::Tensor interpolate_positions(const ParamHandle& table_GGC, const PositionTaps& taps);
 at::Tensor swiglu(const at::Tensor& gate_up_M2I);
 at::Tensor weighted_swiglu(const at::Tensor& gate_up_M2I, const at::Tensor& row_weight_M);

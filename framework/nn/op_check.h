@@ -1,7 +1,9 @@
 // Test support: everything an op must keep, checked by one call per case.
 #pragma once
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/randn.h>
 
 #include <functional>
 #include <vector>
@@ -34,6 +36,8 @@ void check_gradient(const Op& op, const std::vector<at::Tensor>& inputs,
 void check_close(const at::Tensor& actual, const at::Tensor& expected, double tolerance);
 
 // Standard normal fp32 values that depend on the seed only.
-at::Tensor random(at::IntArrayRef shape, uint64_t seed);
+inline at::Tensor random(at::IntArrayRef shape, uint64_t seed) {
+  return at::randn(shape, at::detail::createCPUGenerator(seed), at::kFloat);
+}
 
 }  // namespace keyseat::nn::check

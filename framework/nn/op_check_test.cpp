@@ -101,10 +101,6 @@ void check_meta(const OpCase& op_case, const Outcome& expected) {
 
 }  // namespace
 
-at::Tensor random(at::IntArrayRef shape, uint64_t seed) {
-  return at::randn(shape, at::detail::createCPUGenerator(seed), at::kFloat);
-}
-
 void check_close(const at::Tensor& actual, const at::Tensor& expected, double tolerance) {
   REQUIRE(actual.defined());
   REQUIRE(expected.defined());

@@ -16,9 +16,15 @@ RowCounts& RowCounts::operator+=(const RowCounts& other) {
 
 const std::vector<BatchTensor>& batch_tensors() {
   static const std::vector<BatchTensor> tensors{
-      {"tokens", at::kLong, 1},    {"labels", at::kLong, 1},       {"segment_ids", at::kLong, 1},
-      {"cu_seqlens", at::kInt, 1}, {"position_ids", at::kLong, 2}, {"patches", at::kFloat, 2},
-      {"grid_thw", at::kLong, 2},  {"visual_dst", at::kLong, 1},   {"logit_rows", at::kLong, 1}};
+      {"tokens", at::kLong, 1, Layout::kContextRows},
+      {"labels", at::kLong, 1, Layout::kContextRows},
+      {"segment_ids", at::kLong, 1, Layout::kContextRows},
+      {"cu_seqlens", at::kInt, 1, Layout::kWhole},
+      {"position_ids", at::kLong, 2, Layout::kContextRows},
+      {"patches", at::kFloat, 2, Layout::kImages},
+      {"grid_thw", at::kLong, 2, Layout::kImages},
+      {"visual_dst", at::kLong, 1, Layout::kRows},
+      {"logit_rows", at::kLong, 1, Layout::kWhole}};
   return tensors;
 }
 

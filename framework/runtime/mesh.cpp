@@ -134,7 +134,16 @@ Mesh Mesh::build(const MeshDegrees& degrees, int64_t world, int64_t rank, int64_
   mesh.ranks_per_node_ = ranks_per_node;
   for (const auto& [axis, degree] : given) mesh.degrees_[index_of(axis)] = degree;
   mesh.degrees_[index_of(Axis::kExpertData)] = per_stage / (degrees.expert * degrees.expert_tensor);
+  mesh.sequence_parallel_ = degrees.sequence_parallel && degrees.tensor > 1;
+  mesh.context_ring_ = degrees.context_ring;
   return mesh;
+}
+
+std::vector<Axis> Mesh::split_axes(Layout layout) const {
+  std::vector<Axis> axes;
+  if (layout == Layout::kRows && sequence_parallel_) axes.push_back(Axis::kTensor);
+  if (layout != Layout::kWhole && degree(Axis::kContext) > 1) axes.push_back(Axis::kContext);
+  return axes;
 }
 
 int64_t Mesh::degree(Axis axis) const { return degrees_[index_of(axis)]; }

@@ -4,15 +4,6 @@
 
 namespace keyseat {
 
-bool Layout::operator==(const Layout& other) const {
-  if (splits.size() != other.splits.size()) return false;
-  for (size_t i = 0; i < splits.size(); ++i) {
-    if (splits[i].dim != other.splits[i].dim || splits[i].axes != other.splits[i].axes)
-      return false;
-  }
-  return true;
-}
-
 Tensors::Tensors(std::initializer_list<std::pair<std::string, at::Tensor>> items) {
   for (const auto& [name, tensor] : items) set(name, tensor);
 }

@@ -32,7 +32,7 @@ void fill(const at::Tensor& values, const Init& init, uint64_t seed, int64_t fir
   if (!values.is_cpu()) values.copy_(host);
 }
 
-// Rows of every rank of `group`, one behind the other.
+// Elements of every rank of `group`, one behind the other.
 at::Tensor gathered(CommGroup* group, const at::Tensor& own, const std::vector<int64_t>& counts) {
   if (group == nullptr) return own;
   const int64_t sum = std::accumulate(counts.begin(), counts.end(), int64_t{0});
@@ -64,9 +64,11 @@ void Bucket::initialise(const Chain& chain, int64_t seed) {
   for (int i = 0; i < static_cast<int>(layout_.slices.size()); ++i) {
     const ParamRef ref = layout_.slices[i].ref;
     const OwnRange own = own_range(i);
-    if (own.count == 0) continue;
-    fill(master_.narrow(0, own.in_shard, own.count), spec_of(chain, ref).init,
-         derive_seed(seed, chain.units()[ref.unit].param_names[ref.param]), own.in_global);
+    const uint64_t own_seed = derive_seed(seed, chain.units()[ref.unit].param_names[ref.param]);
+    for (const Piece::Run& run : layout_.slices[i].piece().runs(own.in_slice, own.count)) {
+      fill(master_.narrow(0, own.in_shard + run.in_piece - own.in_slice, run.count),
+           spec_of(chain, ref).init, own_seed, run.in_whole);
+    }
   }
   refresh_copy();
 }
@@ -92,13 +94,13 @@ OwnRange Bucket::own_range(int slice) const {
   const int64_t begin = std::max(facts.begin, shard_begin);
   const int64_t end = std::min(facts.begin + facts.count, shard_begin + layout_.shard_elements());
   if (begin >= end) return {};
-  return {begin - shard_begin, facts.first + begin - facts.begin, end - begin};
+  return {begin - shard_begin, begin - facts.begin, end - begin};
 }
 
-at::Tensor Bucket::read(const at::Tensor& shard, int slice, const ParamSpec& spec,
-                        const RankGroups& groups) const {
+at::Tensor Bucket::read(const at::Tensor& shard, int slice, const RankGroups& groups) const {
   const at::NoGradGuard no_grad;
   const Slice& facts = layout_.slices[slice];
+  const RankGroups::Domain& ranks = groups.of(layout_.holders);
   std::vector<int64_t> counts;
   for (int64_t rank = 0; rank < layout_.shards; ++rank) {
     const int64_t begin = rank * layout_.shard_elements();
@@ -109,22 +111,33 @@ at::Tensor Bucket::read(const at::Tensor& shard, int slice, const ParamSpec& spe
   const OwnRange own = own_range(slice);
   // Communicators of a device move its memory only.
   const at::Tensor part = shard.narrow(0, own.in_shard, own.count).to(device_);
-  at::Tensor values = gathered(groups.of(layout_.domain).shard, part, counts);
-  if (layout_.domain == ParamDomain::kExpert && groups.expert_slices != nullptr) {
-    const std::vector<int64_t> equal(static_cast<size_t>(groups.expert_slices->size()),
-                                     facts.count);
-    values = gathered(groups.expert_slices, values, equal);
+  const at::Tensor own_piece = gathered(ranks.shard, part, counts);
+  const Pieces& pieces = facts.cut.pieces;
+  if (pieces.count() == 1) return own_piece.view(pieces.shape);
+
+  counts.clear();
+  for (int64_t place = 0; place < pieces.count(); ++place)
+    counts.push_back(pieces.at(place).numel());
+  const at::Tensor all = gathered(ranks.pieces, own_piece, counts);
+  at::Tensor whole = at::empty(pieces.shape, all.options());
+  int64_t begin = 0;
+  for (int64_t place = 0; place < pieces.count(); ++place) {
+    pieces.at(place).put(all.narrow(0, begin, counts[place]), whole);
+    begin += counts[place];
   }
-  return values.view(spec.shape);
+  return whole;
 }
 
 void Bucket::write(const at::Tensor& shard, int slice, const at::Tensor& value) const {
   const at::NoGradGuard no_grad;
-  OwnRange own = own_range(slice);
+  const OwnRange own = own_range(slice);
   if (own.count == 0) return;
-  if (KEYSEAT_MUTATED("first_part_on_every_rank")) own.in_global = 0;
+  const Slice& facts = layout_.slices[slice];
+  // Of the mutation: the piece of the first place, and of it the first shard.
+  const bool first = KEYSEAT_MUTATED("first_part_on_every_rank");
+  const at::Tensor piece = first ? value.reshape({-1}) : facts.piece().take(value);
   shard.narrow(0, own.in_shard, own.count)
-      .copy_(value.reshape({-1}).narrow(0, own.in_global, own.count));
+      .copy_(piece.narrow(0, first ? 0 : own.in_slice, own.count));
 }
 
 void Bucket::add_shards(const Chain& chain, std::vector<OptimizerShard>& shards) const {
@@ -138,8 +151,9 @@ void Bucket::add_shards(const Chain& chain, std::vector<OptimizerShard>& shards)
     OptimizerShard shard;
     shard.spec = &spec_of(chain, ref);
     shard.name = chain.units()[ref.unit].param_names[ref.param];
-    shard.begin = own.in_global;
-    shard.end = own.in_global + own.count;
+    const Piece piece = layout_.slices[i].piece();
+    shard.begin = piece.is_one_run() ? piece.runs(own.in_slice, 1).front().in_whole : own.in_slice;
+    shard.end = shard.begin + own.count;
     shard.master = part(master_);
     shard.grad = part(update_gradient());
     for (const at::Tensor& state : states_) shard.state.push_back(part(state));

@@ -34,9 +34,8 @@ class LayoutBuilder {
     return chain_.units()[unit].unit->spec().params;
   }
   bool here(int unit) const { return rules_.here.empty() || rules_.here[unit]; }
-  int64_t local_count(const ParamSpec& spec) const {
-    return spec.domain == ParamDomain::kExpert ? spec.numel() / mesh_.degree(Axis::kExpert)
-                                               : spec.numel();
+  ParamCut cut(int unit, int param) const {
+    return cut_of(chain_.units()[unit].unit->spec(), param, mesh_);
   }
   // Elements in 64 bytes of the narrowest copy of the bucket.
   static int64_t alignment(const BucketLayout& bucket) {
@@ -47,9 +46,10 @@ class LayoutBuilder {
 
   int64_t unit_bytes(int unit) const {
     int64_t bytes = 0;
-    for (const ParamSpec& spec : params(unit)) {
-      const auto type = spec.keep_fp32 ? at::kFloat : rules_.gather_dtype;
-      bytes += local_count(spec) * static_cast<int64_t>(c10::elementSize(type));
+    for (int param = 0; param < static_cast<int>(params(unit).size()); ++param) {
+      const auto type = params(unit)[param].keep_fp32 ? at::kFloat : rules_.gather_dtype;
+      // Of the first place, which no other exceeds: ranks agree about the groups.
+      bytes += cut(unit, param).pieces.at(0).numel() * static_cast<int64_t>(c10::elementSize(type));
     }
     return bytes;
   }
@@ -100,44 +100,44 @@ class LayoutBuilder {
   Place add_slice(int unit, int param) {
     const ParamSpec& spec = params(unit)[param];
     const ParamRef owner = chain_.units()[unit].owners[param];
-    const int index = used_elsewhere(unit, owner) ? new_bucket(unit, spec) : bucket_for(unit, spec);
-    BucketLayout& bucket = layout_.buckets[index];
-    bucket.owned = here(owner.unit);
     Slice slice;
     slice.ref = owner;
-    slice.shape = spec.shape;
-    slice.count = local_count(spec);
+    slice.cut = cut(unit, param);
+    slice.shape = slice.piece().shape();
+    slice.count = slice.piece().numel();
+    const int index = used_elsewhere(unit, owner) ? new_bucket(unit, spec, slice.cut.holders)
+                                                  : bucket_for(unit, spec, slice.cut.holders);
+    BucketLayout& bucket = layout_.buckets[index];
+    bucket.owned = here(owner.unit);
     slice.begin = bucket.elements;
-    if (spec.domain == ParamDomain::kExpert) {
-      slice.shape[0] /= mesh_.degree(Axis::kExpert);
-      slice.first = slice.count * mesh_.coordinate(Axis::kExpert);
-    }
     const int64_t step = alignment(bucket);
     bucket.elements += (slice.count + step - 1) / step * step;
     bucket.slices.push_back(std::move(slice));
     return {index, static_cast<int>(bucket.slices.size()) - 1};
   }
 
-  int bucket_for(int unit, const ParamSpec& spec) {
-    const std::array<int, 3> key{layout_.group_of[unit], static_cast<int>(spec.domain),
+  int bucket_for(int unit, const ParamSpec& spec, Holders holders) {
+    const std::array<int, 3> key{layout_.group_of[unit], static_cast<int>(holders),
                                  static_cast<int>(spec.keep_fp32)};
     const auto [found, fresh] = shared_buckets_.try_emplace(key, -1);
-    if (fresh) found->second = new_bucket(unit, spec);
+    if (fresh) found->second = new_bucket(unit, spec, holders);
     return found->second;
   }
 
-  int new_bucket(int unit, const ParamSpec& spec) {
+  int new_bucket(int unit, const ParamSpec& spec, Holders holders) {
     BucketLayout bucket;
     bucket.group = layout_.group_of[unit];
     bucket.block = chain_.units()[unit].block;
     bucket.trained = chain_.units()[unit].trainable;
     bucket.keep_fp32 = spec.keep_fp32;
-    bucket.domain = spec.domain;
+    bucket.holders = holders;
     bucket.compute_dtype = spec.keep_fp32 ? at::kFloat : rules_.compute_dtype;
     bucket.gather_dtype = spec.keep_fp32 ? at::kFloat : rules_.gather_dtype;
-    const Axis axis = spec.domain == ParamDomain::kExpert ? Axis::kExpertData : Axis::kShard;
-    bucket.shards = mesh_.degree(axis);
-    bucket.shard = mesh_.coordinate(axis);
+    for (const Axis axis : holder_axes(holders, /*replicas=*/false)) {
+      if (!rules_.sharded) break;
+      bucket.shard += mesh_.coordinate(axis) * bucket.shards;
+      bucket.shards *= mesh_.degree(axis);
+    }
     layout_.buckets.push_back(std::move(bucket));
     return static_cast<int>(layout_.buckets.size()) - 1;
   }
@@ -147,7 +147,7 @@ class LayoutBuilder {
   const Mesh& mesh_;
   ModelLayout layout_;
   std::map<std::pair<int, int>, Place> placed_;       // by owner
-  std::map<std::array<int, 3>, int> shared_buckets_;  // by group, domain, keep_fp32
+  std::map<std::array<int, 3>, int> shared_buckets_;  // by group, holders, keep_fp32
   std::string open_block_;                            // of the group that units may still join
   int64_t open_bytes_ = 0;
 };

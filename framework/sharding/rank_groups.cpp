@@ -2,16 +2,24 @@
 
 namespace keyseat::sharding {
 
-RankGroups::RankGroups(const Mesh& mesh, Comm& comm) {
-  const auto group = [&](Axis axis, CommChannel channel = CommChannel::kCompute) {
-    return mesh.degree(axis) > 1 ? &comm.group(mesh.group({axis}), channel) : nullptr;
+RankGroups::RankGroups(const Mesh& mesh, Comm& comm, bool sharded) {
+  const auto group = [&](const std::vector<Axis>& axes,
+                         CommChannel channel = CommChannel::kCompute) -> CommGroup* {
+    const std::vector<int64_t> ranks = mesh.group(axes);
+    return ranks.size() > 1 ? &comm.group(ranks, channel) : nullptr;
   };
-  dense.shard = group(Axis::kShard);
-  dense.gather = group(Axis::kShard, CommChannel::kParameters);
-  dense.replicate = group(Axis::kReplicate);
-  expert.shard = group(Axis::kExpertData);
-  expert.gather = group(Axis::kExpertData, CommChannel::kParameters);
-  expert_slices = group(Axis::kExpert);
+  for (const Holders holders : kAllHolders) {
+    Domain& domain = domains_[static_cast<size_t>(holders)];
+    const std::vector<Axis> axes = holder_axes(holders, /*replicas=*/false);
+    if (sharded) {
+      domain.shard = group(axes);
+      domain.gather = group(axes, CommChannel::kParameters);
+      if (holders != Holders::kExpertSlice) domain.replicate = group({Axis::kReplicate});
+    } else {
+      domain.replicate = group(holder_axes(holders, /*replicas=*/true));
+    }
+    domain.pieces = group(piece_axes(holders));
+  }
 }
 
 }  // namespace keyseat::sharding

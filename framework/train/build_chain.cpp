@@ -31,7 +31,7 @@ Problems recompute_problems(const Recompute& recompute, const Chain& chain) {
   return recompute.check_names(units);
 }
 
-Chain build_chain(const RunConfig& config, Registry& registry) {
+Chain build_chain(const RunConfig& config, Registry& registry, const Mesh& mesh) {
   std::vector<NamedBlock> blocks;
   for (const PluginChoice& choice : config.model.blocks) {
     PluginHost host;
@@ -41,7 +41,7 @@ Chain build_chain(const RunConfig& config, Registry& registry) {
                       registry.create<Block>(choice.name, choice.options, host), choice.where});
   }
   Problems problems;
-  Chain chain = Chain::build(std::move(blocks), config.model.freeze, problems);
+  Chain chain = Chain::build(std::move(blocks), config.model.freeze, problems, mesh);
   if (problems.empty()) refuse_unread(chain, problems);
   if (!problems.empty()) throw Error(std::move(problems));
   return chain;

@@ -8,8 +8,8 @@
 
 namespace keyseat::train {
 
-// Throws Error with every problem of the blocks together.
-Chain build_chain(const RunConfig& config, Registry& registry);
+// Throws Error with every problem of the blocks together. `mesh`: as for Chain::build.
+Chain build_chain(const RunConfig& config, Registry& registry, const Mesh& mesh = {});
 
 // What the policy's options say about units that the chain does not have.
 Problems recompute_problems(const Recompute& recompute, const Chain& chain);

@@ -1,7 +1,8 @@
 #include "keyseat/chain.h"
 
 #include "train/block_text.h"
-#include "train/chain_order.h"
+#include "train/chain_layouts.h"
+#include "train/conversion_unit.h"
 #include "train/input_spec.h"
 #include "train/tensor_spec.h"
 
@@ -11,8 +12,8 @@ namespace keyseat {
 class ChainBuilder {
  public:
   ChainBuilder(std::vector<NamedBlock> blocks, const std::vector<std::string>& freeze,
-               Problems& problems)
-      : freeze_(freeze), problems_(problems) {
+               Problems& problems, const Mesh& mesh)
+      : freeze_(freeze), problems_(problems), mesh_(mesh) {
     chain_.blocks_ = std::move(blocks);
   }
 
@@ -118,7 +119,8 @@ class ChainBuilder {
           std::move(why), std::move(remedy));
     };
     std::set<std::string> names;
-    for (PlacedUnit& placed : order_units(std::move(units), refuse_unit)) {
+    for (PlacedUnit& placed : add_conversions(order_units(std::move(units), refuse_unit),
+                                              chain_.derived_, mesh_, refuse_unit)) {
       const NamedBlock& block = chain_.blocks_[placed.block];
       ChainUnit unit;
       unit.block = block.name;
@@ -129,6 +131,7 @@ class ChainBuilder {
       unit.trainable = !placed.unit->spec().params.empty() &&
                        std::find(freeze_.begin(), freeze_.end(), block.name) == freeze_.end();
       unit.unit = std::move(placed.unit);
+      converts_.push_back(placed.converts);
       if (!names.insert(unit.name).second) {
         refuse(&block, fmt::format("two units are named \"{}\"", unit.name),
                "units are told apart by name", "");
@@ -184,9 +187,25 @@ class ChainBuilder {
       version.name = spec.name;
       version.spec = spec;
       version.writer = index;
-      latest_[spec.name] = add(std::move(version));
-      chain_.units_[index].writes.push_back(latest_[spec.name]);
+      const int added = add(std::move(version));
+      chain_.units_[index].writes.push_back(added);
+      if (converts_[static_cast<size_t>(index)]) {
+        converted_[latest_.at(spec.name)].push_back(added);
+      } else {
+        latest_[spec.name] = added;
+      }
     }
+  }
+
+  // The version itself, or that of a conversion behind its writer.
+  int in_layout(int version, const TensorSpec& read) const {
+    const auto fits_read = [&](int candidate) {
+      return same_layout(chain_.versions_[candidate].spec, read, mesh_);
+    };
+    if (fits_read(version) || !converted_.contains(version)) return version;
+    const std::vector<int>& others = converted_.at(version);
+    const auto found = std::find_if(others.begin(), others.end(), fits_read);
+    return found == others.end() ? version : *found;
   }
 
   int add(Version version) {
@@ -204,7 +223,7 @@ class ChainBuilder {
     const auto known = latest_.find(spec.name);
     if (known != latest_.end()) {
       check_agreement(index, spec, chain_.versions_[known->second]);
-      return known->second;
+      return in_layout(known->second, spec);
     }
     if (const BatchTensor* tensor = find_batch_tensor(spec.name)) {
       if (!fits(spec, *tensor)) {
@@ -353,13 +372,16 @@ class ChainBuilder {
 
   const std::vector<std::string>& freeze_;
   Problems& problems_;
+  const Mesh& mesh_;
   Chain chain_;
+  std::vector<bool> converts_;         // by unit: it only changes the layout of what it reads
   std::map<std::string, int> latest_;  // by name: the version a read would be bound to
+  std::map<int, std::vector<int>> converted_;  // by version: the same in other layouts
 };
 
 Chain Chain::build(std::vector<NamedBlock> blocks, const std::vector<std::string>& freeze,
-                   Problems& problems) {
-  return ChainBuilder(std::move(blocks), freeze, problems).build();
+                   Problems& problems, const Mesh& mesh) {
+  return ChainBuilder(std::move(blocks), freeze, problems, mesh).build();
 }
 
 }  // namespace keyseat

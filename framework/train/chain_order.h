@@ -14,6 +14,7 @@ namespace keyseat {
 struct PlacedUnit {
   int block = 0;
   std::unique_ptr<Unit> unit;
+  bool converts = false;  // gives a tensor another layout (train/conversion_unit.h)
 };
 
 // Puts every unit with an anchor directly behind the one writer of that name; units with the same

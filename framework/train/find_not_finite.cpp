@@ -22,7 +22,11 @@ class Watcher final : public UnitEvents, public TapSink {
   Watcher(UnitEvents& inner, const Chain& chain) : inner_(inner), chain_(chain) {}
 
   const std::optional<Finding>& found() const { return found_; }
-  void begin_row(int64_t tokens) { tokens_ = tokens; }
+  // Where several ranks share a row, a row of a tensor does not tell the sample.
+  void begin_row(const RowFacts& facts, const Mesh& mesh) {
+    const bool shared = mesh.degree(Axis::kContext) * mesh.degree(Axis::kTensor) > 1;
+    tokens_ = shared ? -1 : facts.row_tokens();
+  }
 
   const Params& before_forward(int unit, bool training) override {
     params_ = &inner_.before_forward(unit, training);
@@ -72,7 +76,7 @@ class Watcher final : public UnitEvents, public TapSink {
   const Chain& chain_;
   const Params* params_ = nullptr;
   const char* phase_ = "forward";
-  int64_t tokens_ = 0;
+  int64_t tokens_ = 0;  // of the row; -1: unknown
   std::optional<Finding> found_;
 };
 
@@ -112,7 +116,7 @@ std::string first_not_finite(Session& session, int64_t step, int64_t cursor,
   std::string text;
   for (size_t m = 0; m < rows.size(); ++m) {
     const RowFacts facts = rows[m].facts;
-    watcher.begin_row(facts.row_tokens());
+    watcher.begin_row(facts, session.mesh());
     for (const auto& [name, tensor] : rows[m].tensors) watcher.look("batch tensor " + name, tensor);
     std::vector<Row> one;
     one.push_back(std::move(rows[m]));

@@ -67,9 +67,10 @@ inline std::vector<NamedBlock> small_blocks(const Values& decoder = {}, const Va
           block_of("decoder", "qwen3_moe", with(small_decoder(), decoder))};
 }
 
-inline Chain chain_of(std::vector<NamedBlock> blocks, const std::vector<std::string>& freeze = {}) {
+inline Chain chain_of(std::vector<NamedBlock> blocks, const std::vector<std::string>& freeze = {},
+                      const Mesh& mesh = {}) {
   Problems problems;
-  Chain chain = Chain::build(std::move(blocks), freeze, problems);
+  Chain chain = Chain::build(std::move(blocks), freeze, problems, mesh);
   REQUIRE(problems_text(problems) == "");
   return chain;
 }

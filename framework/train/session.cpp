@@ -39,10 +39,10 @@ Session::Session(RunConfig config, Registry& registry, SessionOptions options)
   strategy_ = make<Strategy>(config_.strategy);
 
   // Everything that can be refused is refused before anything is allocated.
-  chain_ = build_chain(config_, registry_);
   Problems problems;
   mesh_ = Mesh::build(strategy_->degrees(facts_.world), facts_.world, facts_.rank,
                       facts_.ranks_per_node, problems);
+  chain_ = build_chain(config_, registry_, mesh_);
   append(problems, comm_->validate(rendezvous));
   append(problems, strategy_->validate(facts_, chain_));
   append(problems, check_dispatcher(chain_, *dispatcher_, mesh_, config_.dispatcher.where));

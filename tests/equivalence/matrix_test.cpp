@@ -53,6 +53,7 @@ struct Cell {
     if (frozen) choice.freeze = {"vision"};
     return choice;
   }
+  std::string layout_name() const { return fmt::format("{}, expert {}", sharding.name, expert); }
   std::string name() const {
     return fmt::format("{} | {} | {} | {}", sharding.name, expert, tokens.name,
                        frozen ? "frozen" : "trained");
@@ -72,7 +73,7 @@ std::vector<Cell> cells() {
 }
 
 // A layout that has no meaning says why; every other one trains as one process.
-std::string row_of(const Cell& cell, const LayoutResult& oracle) {
+std::string row_of(const Cell& cell, const LayoutResult& oracle, LayoutSummary& summary) {
   const LayoutChoice choice = cell.choice();
   const Problems problems = layout_problems(choice, {});
   const bool divides = cell.sharding.world % cell.expert == 0;
@@ -84,6 +85,7 @@ std::string row_of(const Cell& cell, const LayoutResult& oracle) {
   }
   const LayoutDifference difference = compare_layouts(run_layout(choice, {}, mixed_step()), oracle);
   CHECK_MESSAGE(difference.within_limits(), difference.text());
+  summary.add(cell.layout_name(), difference);
   return ok_row(cell.name(), difference);
 }
 
@@ -109,11 +111,13 @@ TEST_CASE("equivalence: matrix of fsdp, experts, dispatchers and freezing agains
     oracles[frozen] = run_layout(oracle, {}, mixed_step());
   }
   std::string table = kHeading;
+  LayoutSummary summary;
   for (const Cell& cell : cells()) {
     INFO(cell.name());
-    table += row_of(cell, oracles.at(cell.frozen));
+    table += row_of(cell, oracles.at(cell.frozen), summary);
   }
   check_table("tests/equivalence/matrix.md", table, /*columns=*/5);
+  check_section("README.md", "fsdp", summary.table(), /*columns=*/2);
 }
 
 TEST_CASE("equivalence: units that run again in backward, on ranks") {

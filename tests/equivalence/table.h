@@ -2,6 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
+
+#include "tests/ranks/layout_run.h"
 
 namespace keyseat::test {
 
@@ -9,5 +12,25 @@ namespace keyseat::test {
 // what follows is the rounding of a machine. With KEYSEAT_WRITE_TABLE in the environment it is
 // written first.
 void check_table(const char* path, const std::string& table, int columns);
+
+// The same for what stands between the lines "<!-- begin NAME -->" and "<!-- end NAME -->" of a
+// file.
+void check_section(const char* path, const std::string& name, const std::string& table,
+                   int columns);
+
+// Of a table with many rows per layout: one row each, with the greatest differences.
+class LayoutSummary {
+ public:
+  void add(const std::string& layout, const LayoutDifference& difference);
+  std::string table() const;
+
+ private:
+  struct Worst {
+    std::string layout;
+    int64_t runs = 0;
+    LayoutDifference difference = {};
+  };
+  std::vector<Worst> rows_;
+};
 
 }  // namespace keyseat::test

@@ -1,126 +1,24 @@
-// Pipeline, experts and data ranks of strategy/three_d on a small vision-language model against one
+// The layouts of strategy/three_d on a small vision-language model against one
 // process, with ranks as threads; and the table of the results.
 //
-//   KEYSEAT_WRITE_TABLE=1 build/release/bin/keyseat_equivalence_tests -tc='*three_d: layouts*'
+//   KEYSEAT_WRITE_TABLE=1 build/release/bin/keyseat_equivalence_tests -tc='*three_d: layouts
+//   train*'
 //
 // writes tests/equivalence/three_d.md anew.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include "tests/equivalence/cells.h"
 #include "tests/equivalence/table.h"
+#include "tests/equivalence/three_d_cells.h"
 
 namespace keyseat::test::three_d {
 namespace {
 
 using testing::Values;
-using testing::with;
-
-struct Layout {
-  const char* name;
-  int64_t world;
-  Values options;
-};
-
-struct Cell {
-  Layout layout;
-  DispatcherRow tokens = kLocal;
-  std::vector<std::string> freeze = {};
-  const char* model = "untied";
-  int64_t micro_batches = 2;
-
-  int64_t stages() const {
-    const auto found = layout.options.find("pipeline");
-    return found == layout.options.end() ? 1 : std::get<int64_t>(found->second);
-  }
-  LayoutModel layout_model() const {
-    if (std::string(model) == "tied") return {.decoder = {{"tie_word_embeddings", true}}};
-    if (std::string(model) == "dense text")
-      return {.decoder = {{"num_experts", int64_t{0}}}, .text_only = true};
-    return {};
-  }
-  LayoutChoice choice() const {
-    LayoutChoice choice;
-    choice.world = layout.world;
-    // The ranks of one stage are one node, or several.
-    choice.ranks_per_node = layout.world / stages() / tokens.nodes;
-    choice.strategy = "three_d";
-    choice.strategy_options = with({{"min_bytes", int64_t{0}}}, layout.options);
-    choice.dispatcher = tokens.plugin;
-    choice.freeze = freeze;
-    return choice;
-  }
-  StepShape shape() const {
-    const StepShape mixed = mixed_step();
-    StepShape shape;
-    for (int64_t i = 0; i < micro_batches; ++i)
-      shape.push_back(mixed[static_cast<size_t>(i) % mixed.size()]);
-    return shape;
-  }
-  std::string oracle_key() const {
-    return fmt::format("{} {} {}", fmt::join(freeze, ","), model, micro_batches);
-  }
-  std::string name() const {
-    return fmt::format("{} | {} | {} | {} | {}", layout.name, tokens.name, model,
-                       freeze.empty() ? "none" : fmt::format("{}", fmt::join(freeze, ", ")),
-                       micro_batches);
-  }
-};
-
-Values pipeline(int64_t stages, int64_t chunks = 1, int64_t expert = 1) {
-  return {{"pipeline", stages}, {"virtual", chunks}, {"expert", expert}};
-}
-
-Values cut_at(std::vector<std::string> units, int64_t stages) {
-  return {{"pipeline", stages}, {"stages", std::move(units)}};
-}
-
-// Cuts inside the tower, between the deepstack mergers and the layers that read them.
-const Layout kCutInside{"pipeline 4, cut inside", 4,
-                        cut_at({"vision.blocks.1", "decoder.layers.0", "decoder.layers.1"}, 4)};
-const Layout kPipelineData{"pipeline 2 x data 2", 4, pipeline(2)};
-const Layout kInterleaved{"pipeline 2 x virtual 2", 2, pipeline(2, 2)};
-const Layout kInterleaved3{"pipeline 3 x virtual 2", 3, pipeline(3, 2)};
-const Layout kPipeline2{"pipeline 2", 2, pipeline(2)};
-const Layout kPipeline3{"pipeline 3", 3, pipeline(3)};
-const Layout kEveryUnit{"pipeline 3 x virtual 4", 3, pipeline(3, 4)};
-
-std::vector<Cell> cells() {
-  std::vector<Cell> all;
-  const std::vector<std::vector<std::string>> freezes{{}, {"vision"}, {"vision", "projector"}};
-  for (const Layout& layout :
-       {Layout{"data 2", 2, {}}, Layout{"data 3", 3, {}}, kPipeline2, kPipeline3, kCutInside,
-        kInterleaved, kInterleaved3, kEveryUnit, kPipelineData}) {
-    for (const auto& freeze : freezes) all.push_back({layout, kLocal, freeze});
-  }
-  for (const Layout& layout :
-       {Layout{"expert 2", 2, pipeline(1, 1, 2)}, Layout{"data 4, expert 2", 4, pipeline(1, 1, 2)},
-        Layout{"expert 4", 4, pipeline(1, 1, 4)},
-        Layout{"pipeline 2 x expert 2", 4, pipeline(2, 1, 2)},
-        Layout{"pipeline 2 x virtual 2 x expert 2", 4, pipeline(2, 2, 2)},
-        Layout{"pipeline 2 x data 4, expert 2", 8, pipeline(2, 1, 2)}}) {
-    for (const DispatcherRow& tokens : kDispatchers) {
-      for (const auto& freeze : {freezes[0], freezes[1]}) all.push_back({layout, tokens, freeze});
-    }
-  }
-  for (const Layout& layout :
-       {Layout{"data 2", 2, {}}, kPipeline2, kInterleaved, kCutInside, kPipelineData}) {
-    all.push_back({layout, kLocal, {}, "tied"});
-    all.push_back({layout, kLocal, {"vision"}, "tied"});
-  }
-  for (const Layout& layout : {kPipeline2, kPipeline3, kInterleaved, kInterleaved3}) {
-    for (int64_t micro_batches : {1, 3, 5})
-      all.push_back({layout, kLocal, {}, "untied", micro_batches});
-  }
-  for (const Layout& layout : {kPipeline2, kPipelineData})
-    all.push_back({layout, kLocal, {}, "dense text"});
-  return all;
-}
 
 const char* const kHeading =
     "<!-- Generated by `KEYSEAT_WRITE_TABLE=1 build/release/bin/keyseat_equivalence_tests "
-    "-tc='*three_d: layouts*'`; edits are lost. -->\n"
+    "-tc='*three_d: layouts train*'`; edits are lost. -->\n"
     "# strategy/three_d against one process\n\n"
     "Three optimizer steps of a small vision-language model (12 units; micro-batches with two "
     "images, without, an empty row, a row of one token) on ranks that are threads, against "
@@ -133,10 +31,13 @@ const char* const kHeading =
 
 }  // namespace
 
-TEST_CASE("three_d: layouts of pipeline, experts and data train as one process") {
+TEST_CASE("three_d: layouts train as one process") {
   std::map<std::string, LayoutResult> oracles;
   std::string table = kHeading;
-  for (const Cell& cell : cells()) {
+  LayoutSummary summary;
+  std::vector<Cell> cells = pipeline_cells();
+  for (Cell& cell : tensor_cells()) cells.push_back(std::move(cell));
+  for (const Cell& cell : cells) {
     INFO(cell.name());
     LayoutChoice oracle;
     oracle.freeze = cell.freeze;
@@ -146,8 +47,10 @@ TEST_CASE("three_d: layouts of pipeline, experts and data train as one process")
         run_layout(cell.choice(), cell.layout_model(), cell.shape()), known->second);
     CHECK_MESSAGE(difference.within_limits(), difference.text());
     table += ok_row(cell.name(), difference);
+    summary.add(cell.layout.name, difference);
   }
   check_table("tests/equivalence/three_d.md", table, /*columns=*/6);
+  check_section("README.md", "three_d", summary.table(), /*columns=*/2);
 }
 
 TEST_CASE("three_d: units and regions that run again in backward, several micro-batches open") {

@@ -19,17 +19,33 @@ std::vector<std::string> sets_of(const RankLayout& layout) {
           "--set", "run.timeout_s=60"};
 }
 
-void check_case(const char* name, const RankLayout& layout) {
+// Layouts of strategy/three_d: degrees by the names of their options.
+std::vector<std::string> sets_of(const std::map<std::string, std::string>& options,
+                                 const char* dispatcher) {
+  std::vector<std::string> sets = {"--set", "strategy.plugin=three_d",
+                                   "--set", std::string("dispatcher.plugin=") + dispatcher,
+                                   "--set", "run.timeout_s=60"};
+  for (const auto& [option, value] : options) {
+    sets.push_back("--set");
+    sets.push_back("strategy.options." + option + "=" + value);
+  }
+  return sets;
+}
+
+void check_outcome(const char* name, const std::vector<std::string>& sets, int ranks) {
   CAPTURE(name);
-  CAPTURE(layout.ranks);
-  CAPTURE(layout.expert);
-  CAPTURE(layout.dispatcher);
-  const Outcome outcome = run_parity(kReference / name, sets_of(layout), layout.ranks);
+  CAPTURE(sets);
+  CAPTURE(ranks);
+  const Outcome outcome = run_parity(kReference / name, sets, ranks);
   for (const std::string& failed : outcome.failed()) FAIL_CHECK(outcome.checks.at(failed).dump());
   CHECK(outcome.status == 0);
   CHECK(outcome.checks.size() > 40);
   CHECK(outcome.passed("loss"));
   CHECK(outcome.passed("results.steps.2.grad_norm"));
+}
+
+void check_case(const char* name, const RankLayout& layout) {
+  check_outcome(name, sets_of(layout), layout.ranks);
 }
 
 }  // namespace
@@ -47,6 +63,31 @@ TEST_CASE("parity on ranks: four ranks, more than there are rows") {
   for (const char* dispatcher : {"allgather", "alltoall", "hybrid_ep"})
     check_case("qwen3_moe", {4, 4, dispatcher});
   check_case("qwen3_vl_moe_mixed", {4, 2, "hybrid_ep"});
+}
+
+TEST_CASE("parity on ranks: tensor, context, pipeline and experts of three_d") {
+  struct Layout {
+    int ranks;
+    std::map<std::string, std::string> options;
+  };
+  const Layout tensor{2, {{"tensor", "2"}}};
+  const Layout tensor_experts{2, {{"tensor", "2"}, {"expert", "2"}}};
+  const Layout ring{2, {{"context", "2"}, {"context_method", "ring"}, {"expert", "2"}}};
+  const Layout slices{4, {{"tensor", "2"}, {"expert", "2"}, {"expert_tensor", "2"}}};
+  const Layout all{8, {{"pipeline", "2"}, {"tensor", "2"}, {"context", "2"}, {"expert", "4"}}};
+  const Layout pipeline{2, {{"pipeline", "2"}}};
+  check_outcome("qwen3_vl_dense", sets_of(tensor.options, "local"), tensor.ranks);
+  check_outcome("qwen3_vl_dense",
+                sets_of({{"tensor", "2"}, {"sequence_parallel", "false"}}, "local"), 2);
+  check_outcome("qwen3_vl_moe", sets_of(tensor.options, "local"), tensor.ranks);
+  check_outcome("qwen3_vl_moe", sets_of(tensor_experts.options, "alltoall"), tensor_experts.ranks);
+  check_outcome("qwen3_vl_moe", sets_of(slices.options, "allgather"), slices.ranks);
+  check_outcome("qwen3_vl_moe_mixed", sets_of(ring.options, "hybrid_ep"), ring.ranks);
+  check_outcome("qwen3_vl_moe_mixed", sets_of(all.options, "hybrid_ep"), all.ranks);
+  check_outcome("qwen3_vl_moe_video", sets_of(pipeline.options, "local"), pipeline.ranks);
+  check_outcome("qwen3_vl_moe_video", sets_of(ring.options, "alltoall"), ring.ranks);
+  check_outcome("qwen3_moe", sets_of(slices.options, "hybrid_ep"), slices.ranks);
+  check_outcome("qwen3_moe_sparse_step", sets_of(all.options, "alltoall"), all.ranks);
 }
 
 TEST_CASE("parity on ranks: a layout that does not divide ends with C4 and its rule") {

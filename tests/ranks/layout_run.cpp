@@ -42,17 +42,17 @@ class LayoutRank {
       : choice_(choice),
         model_(model),
         rank_(rank),
-        chain_(testing::chain_of(blocks_of(model), choice.freeze)),
         strategy_(make_strategy(choice)),
+        mesh_(Mesh::build(strategy_->degrees(choice.world), choice.world, rank,
+                          facts().ranks_per_node, refused_)),
+        chain_(Chain::build(blocks_of(model), choice.freeze, refused_, mesh_)),
         dispatcher_(make_plugin<Dispatcher>(choice.dispatcher, choice.dispatcher_options)),
-        recompute_(make_plugin<Recompute>(choice.recompute)),
+        recompute_(make_plugin<Recompute>(choice.recompute, choice.recompute_options)),
         optimizer_(make_plugin<Optimizer>("adamw", {{"lr", 1e-3}})) {}
 
-  // Sets the mesh.
-  Problems problems() {
-    Problems all = strategy_->validate(facts(), chain_);
-    mesh_ = Mesh::build(strategy_->degrees(choice_.world), choice_.world, rank_,
-                        facts().ranks_per_node, all);
+  Problems problems() const {
+    Problems all = refused_;
+    for (Problem& problem : strategy_->validate(facts(), chain_)) all.push_back(std::move(problem));
     for (const ChainUnit& unit : chain_.units()) {
       if (unit.unit->spec().top_k == 0 || !all.empty()) continue;
       for (const ParamSpec& param : unit.unit->spec().params) {
@@ -130,7 +130,9 @@ class LayoutRank {
       for (const Row& row : rows) own += row.facts.counts;
       normalisers.supervised = own.supervised * choice_.world;
     }
-    executor_->begin_step(step, train::loss_terms(chain_, losses(), normalisers));
+    auto terms = train::loss_terms(chain_, losses(), normalisers);
+    for (const auto& [name, weight] : model_.loss_weights) terms.at(name).weight = weight;
+    executor_->begin_step(step, std::move(terms));
     StepPlan plan;
     plan.step = step;
     plan.rows = std::move(rows);
@@ -175,12 +177,13 @@ class LayoutRank {
   const LayoutChoice& choice_;
   const LayoutModel& model_;
   const int64_t rank_;
-  Chain chain_;
+  Problems refused_;  // mesh and chain
   std::shared_ptr<Strategy> strategy_;
+  const Mesh mesh_;
+  const Chain chain_;
   std::shared_ptr<Dispatcher> dispatcher_;
   std::shared_ptr<Recompute> recompute_;
   std::shared_ptr<Optimizer> optimizer_;
-  Mesh mesh_;
   std::unique_ptr<Executor> executor_;
 };
 

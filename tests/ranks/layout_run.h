@@ -23,6 +23,7 @@ struct LayoutChoice {
   // Instead of the plugin of that name.
   std::function<std::shared_ptr<Strategy>(const Options&)> make_strategy = {};
   std::string recompute = "none";
+  testing::Values recompute_options = {};
   // Wrong on purpose: every rank averages over its own tokens, and the ranks' means are averaged.
   bool normalise_by_own_counts = false;
   double timeout_seconds = 60;  // of a rank that waits for another
@@ -43,6 +44,7 @@ StepShape mixed_step();
 struct LayoutModel {
   testing::Values decoder = {};
   bool text_only = false;
+  std::map<std::string, double> loss_weights = {};  // by term, instead of the usual ones
   // Instead of the small model.
   std::function<std::vector<NamedBlock>()> blocks = {};
   // Changes initial values behind place(), the same way on every rank.

@@ -27,6 +27,20 @@ std::vector<double> losses(const fs::path& run_dir, const std::string& config,
   return found;
 }
 
+void check_follows(const std::vector<double>& found, const std::vector<double>& expected) {
+  REQUIRE(found.size() == kSteps);
+  REQUIRE(expected.size() == kSteps);
+  double worst_first = 0, worst = 0;
+  for (size_t step = 0; step < kSteps; ++step) {
+    const double difference = std::abs(found[step] - expected[step]) / expected[step];
+    double& greatest = step < kFirst ? worst_first : worst;
+    greatest = std::max(greatest, difference);
+  }
+  MESSAGE("greatest difference: ", worst_first, " in the first 20 steps, then ", worst);
+  CHECK(worst_first <= kFirstLimit);
+  CHECK(worst <= kLimit);
+}
+
 }  // namespace
 
 TEST_CASE("digits on ranks: losses of 40 steps on 2 and 4 ranks are those of one process") {
@@ -48,10 +62,25 @@ TEST_CASE("digits on ranks: losses of 40 steps on 2 and 4 ranks are those of one
                {fmt::format("strategy.options.expert={}", one.ranks),
                 fmt::format("data.options.micro_batch_size={}", 64 / one.ranks),
                 std::string("dispatcher.plugin=") + one.dispatcher});
-    REQUIRE(found.size() == kSteps);
-    for (size_t step = 0; step < kSteps; ++step) {
-      const double difference = std::abs(found[step] - expected[step]) / expected[step];
-      CHECK_MESSAGE(difference <= (step < kFirst ? kFirstLimit : kLimit), "step " << step);
-    }
+    check_follows(found, expected);
+  }
+}
+
+TEST_CASE("digits on ranks: the losses of 3D layouts are those of one process") {
+  const Scratch scratch;
+  // A micro-batch of one process is the union of the data ranks' rows.
+  const auto expected =
+      losses(scratch / "one", "configs/runs/digits.toml", {}, {"data.options.micro_batch_size=16"});
+  CHECK(expected.back() < 0.8 * expected.front());
+  const std::vector<std::vector<std::string>> layouts{
+      {},
+      {"strategy.options.pipeline=1", "strategy.options.tensor=2"},
+      {"strategy.options.pipeline=1", "strategy.options.context=2", "strategy.options.expert=4",
+       "strategy.options.context_method=ring"}};
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    CAPTURE(i);
+    check_follows(losses(scratch / fmt::format("layout-{}", i), "configs/runs/digits_3d.toml",
+                         {"launch", "-n", "4", "--"}, layouts[i]),
+                  expected);
   }
 }

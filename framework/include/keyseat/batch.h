@@ -24,17 +24,30 @@ struct RowCounts {
   RowCounts& operator+=(const RowCounts& other);
 };
 
+// What a rank of a (context, tensor) group has of a packed row (keyseat/row_share.h); empty where
+// the group is one rank, which has all of it.
+struct RowShare {
+  int64_t row_tokens = 0;  // T of the packed row, padding included
+  // By context rank: images, patches and visual tokens of the images that it encodes.
+  std::vector<int64_t> image_count, patch_count, visual_count;
+  std::vector<int64_t> own_visual;  // visual tokens of the packed row that lie in own kRows rows
+};
+
 // Host facts of a row; the device never has to be asked for them.
 struct RowFacts {
+  // Of what this rank has: tokens, padding and supervised of kRows; patches, visual tokens and
+  // images of kImages. Samples and failed are those of the packed row.
   RowCounts counts;
-  std::vector<int64_t> cu_seqlens;  // [S + 1] from 0; the padding tail, if any, is the last segment
+  // [S + 1] from 0, of the packed row; the padding tail, if any, is the last segment
+  std::vector<int64_t> cu_seqlens;
   std::vector<int64_t>
       vision_cu_seqlens;          // [frames + 1] in patches: attention segments of the tower
   std::vector<int64_t> grid_thw;  // [N * 3], row-major
+  RowShare share;
   // Real tokens of this micro-batch over all ranks that share it; known after Counts.
   int64_t shared_tokens = 0;
   std::vector<int64_t> sample_ids;  // index of each sample in the data source, in row order
-  int64_t row_tokens() const { return counts.tokens + counts.padding; }  // T
+  int64_t row_tokens() const { return counts.tokens + counts.padding; }  // T of kRows
 };
 
 // A decoded row. Standard names of `tensors` (7-contracts section 4), all on the run's device:
@@ -43,6 +56,8 @@ struct RowFacts {
 //   patches f32 [P, 3*t*p*p], grid_thw i64 [N,3], visual_dst i64 [V] (row of every visual token,
 //   images and videos in row order), logit_rows i64 [R] (rows of which logits are wanted; empty in
 //   training).
+// Each has the layout that batch_tensors() gives; visual_dst counts this rank's own rows,
+// logit_rows those of the packed row.
 struct KEYSEAT_API Row {
   Tensors tensors;
   RowFacts facts;
@@ -54,6 +69,7 @@ struct BatchTensor {
   const char* name;
   at::ScalarType dtype;
   int dims;
+  Layout layout;
 };
 KEYSEAT_API const std::vector<BatchTensor>& batch_tensors();
 

@@ -10,6 +10,7 @@
 
 #include "keyseat/export.h"
 #include "keyseat/interfaces/block.h"
+#include "keyseat/mesh.h"
 #include "keyseat/status.h"
 
 namespace keyseat {
@@ -33,7 +34,7 @@ struct ParamRef {
 
 struct ChainUnit {
   std::string block;  // name of its block in the config
-  std::string name;   // "decoder.layers.3"
+  std::string name;   // "decoder.layers.3"; of a conversion "vision.convert.vision.merged"
   std::unique_ptr<Unit> unit;
   std::vector<int> reads;  // versions, in spec order
   std::vector<int> writes;
@@ -56,8 +57,12 @@ class KEYSEAT_API Chain {
   // disagree, an unknown or ambiguous anchor, equal names, tie groups that differ in shape or are
   // half frozen, InputSpecs that contradict, an unknown block in `freeze` (names of blocks). The
   // chain is usable only where there are none.
+  // `mesh`: where a reader wants another layout than the writer gives, and the mesh tells them
+  // apart, a conversion unit "convert.NAME" (a second one of a block: "convert.NAME.2") stands
+  // directly behind the writer, and such readers are bound to its version. C4 where there is none:
+  // the batch, derived tensors, tensors without rows.
   static Chain build(std::vector<NamedBlock> blocks, const std::vector<std::string>& freeze,
-                     Problems& problems);
+                     Problems& problems, const Mesh& mesh = {});
 
   const std::vector<ChainUnit>& units() const { return units_; }
   const std::vector<Version>& versions() const { return versions_; }

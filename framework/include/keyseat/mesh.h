@@ -21,6 +21,10 @@ KEYSEAT_API const char* axis_name(
 struct MeshDegrees {
   int64_t tensor = 1, context = 1, shard = 1, replicate = 1, pipeline = 1;
   int64_t expert = 1, expert_tensor = 1;  // expert_data is derived
+  // Between the tensor-parallel parts of a layer each tensor rank holds a slice of the rows.
+  bool sequence_parallel = false;
+  // Keys and values pass round the context ranks; else every rank gathers those of all.
+  bool context_ring = false;
 };
 
 // Pure arithmetic, for any world size; holds no communicator. Rank order, fastest first:
@@ -45,11 +49,18 @@ class KEYSEAT_API Mesh {
   std::vector<int64_t> group(const std::vector<Axis>& axes) const;
   // All groups of the world for these axes, each once, in order of their first rank.
   std::vector<std::vector<int64_t>> all_groups(const std::vector<Axis>& axes) const;
+  // False where tensor is 1.
+  bool sequence_parallel() const { return sequence_parallel_; }
+  bool context_ring() const { return context_ring_; }
+  // The axes of (context, tensor) over which tensors of this layout differ, where they have more
+  // than one rank.
+  std::vector<Axis> split_axes(Layout layout) const;
   int64_t data_degree() const { return degree(Axis::kReplicate) * degree(Axis::kShard); }
   int64_t data_rank() const;
 
  private:
   int64_t world_ = 1, rank_ = 0, ranks_per_node_ = 1;
+  bool sequence_parallel_ = false, context_ring_ = false;
   std::array<int64_t, 8> degrees_{1, 1, 1, 1, 1, 1, 1, 1};  // by Axis
 };
 

@@ -28,6 +28,20 @@ struct Init {
 // parameter is [experts, out, in] (y = x W^T), gate rows before up rows.
 enum class CheckpointLayout { kPlain, kPerExpert, kPacked, kPackedTransposed };
 
+// How a parameter is cut over the ranks of an axis: of a dense one over `tensor`, of an expert one,
+// beside its experts, over `expert_tensor`. A unit sees its local shape.
+struct TensorSplit {
+  int dim = -1;       // of the global shape; -1: every rank holds the whole parameter
+  int64_t units = 0;  // pieces that stay together (heads, columns), of each of `parts`
+  // Where the degree does not divide `units`.
+  enum class Otherwise {
+    kRefuse,         // C4
+    kReplicate,      // this parameter is whole on every rank, of which each uses a part
+    kReplicateUnit,  // all parameters of the unit are whole, and every rank does all of its work
+    kUneven          // the last ranks hold fewer
+  } otherwise = Otherwise::kRefuse;
+};
+
 struct ParamSpec {
   std::string name;            // within the unit: "q_proj"; globally unique as "UNIT.name"
   std::vector<int64_t> shape;  // global shape
@@ -47,9 +61,13 @@ struct ParamSpec {
   CheckpointLayout checkpoint_layout = CheckpointLayout::kPlain;
   // Where the file keeps another shape of the same elements (Conv3d kernels); empty: `shape`.
   std::vector<int64_t> checkpoint_shape;
-  // How the row dimension divides for tensor parallelism: rows per part (q, k, v; gate, up). Empty:
-  // one part.
+  TensorSplit split;
+  // How the dimension `split.dim` divides: sizes of its parts (q, k, v; gate, up), each of which is
+  // cut alike. Empty: one part.
   std::vector<int64_t> parts;
+  // A parameter that is whole, but of which every tensor rank uses its own heads or columns (norms
+  // of heads): its gradients on the ranks are shares of the sum.
+  bool tensor_shares = false;
 
   int64_t numel() const {
     int64_t n = 1;

@@ -37,15 +37,19 @@ enum class Axis {
   kExpertTensor
 };
 
-// Which dimension is split over which mesh axes; over all other axes the tensor is replicated.
-struct Layout {
-  struct Split {
-    int dim = 0;
-    std::vector<Axis> axes;
-  };
-  std::vector<Split> splits;
-  bool operator==(const Layout& other) const;
-};
+// Which rows of a packed row a rank of a (context, tensor) group holds: along the dimension T, P, V
+// or N of a tensor. Over data and pipeline ranks nothing is said: rows and units are their own.
+// Where the degrees of the axes are 1, all of these are the whole.
+//
+//   kWhole        all of them, equal on every rank of the group
+//   kRows         T: this rank's share over context (zig-zag) and, with sequence parallel, tensor;
+//                 V: the visual tokens that lie in these rows
+//   kContextRows  T: the share of the context rank, equal over tensor
+//   kImages       P, V, N: of the images that the context rank encodes, equal over tensor
+//
+// A tensor without such a dimension, as "router.stats.3" or "loss.ce", is kRows where every rank
+// has the sum over its own share, to be added up; else kWhole.
+enum class Layout { kWhole, kRows, kContextRows, kImages };
 
 // Description of a named tensor as a unit reads or writes it.
 struct TensorSpec {
@@ -53,7 +57,7 @@ struct TensorSpec {
   std::vector<Dim> dims;
   std::optional<at::ScalarType> dtype;  // none: the run's compute dtype
   bool differentiable = true;
-  Layout layout;
+  Layout layout = Layout::kWhole;
   // loss.* only: what the global sum is divided by: "supervised", "tokens", "images" or "one".
   std::string normaliser;
 };

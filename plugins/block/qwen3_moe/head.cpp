@@ -6,16 +6,16 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
-#include "keyseat/nn/cross_entropy.h"
-#include "keyseat/nn/linear.h"
 #include "keyseat/nn/norm.h"
 #include "keyseat/nn/router.h"
+#include "keyseat/nn/tensor_parallel.h"
 #include "qwen3_moe.h"
 
 namespace keyseat_block_qwen3_moe {
 
 using at::Tensor;
 using keyseat::DimSymbol;
+using keyseat::Layout;
 using keyseat::ParamRole;
 namespace nn = keyseat::nn;
 
@@ -24,27 +24,31 @@ namespace {
 keyseat::UnitSpec head_spec(const DecoderConfig& config) {
   keyseat::UnitSpec spec;
   spec.name = "head";
+  spec.layout = Layout::kRows;
   add_param(spec, config.checkpoint_prefix, "norm.weight", {config.hidden}, ParamRole::kNorm,
             config);
   auto& weight = add_param(spec, "", "lm_head.weight", {config.vocab, config.hidden},
                            ParamRole::kEmbedding, config);
+  weight.split = vocabulary_split(config);
   if (config.tied) {
     weight.tie = "word_embeddings";
     weight.checkpoint_name.clear();  // the owner's name stands for both
   }
-  spec.reads = {{"hidden", {DimSymbol::kT, config.hidden}, {}, true, {}, {}},
-                {"labels", {DimSymbol::kT}, at::kLong, false, {}, {}},
+  const auto rows = Layout::kRows;
+  spec.reads = {{"hidden", {DimSymbol::kT, config.hidden}, {}, true, rows, {}},
+                {"labels", {DimSymbol::kT}, at::kLong, false, Layout::kContextRows, {}},
                 {"logit_rows", {DimSymbol::kR}, at::kLong, false, {}, {}}};
-  spec.writes = {{"loss.ce", {1}, at::kFloat, true, {}, "supervised"},
+  spec.writes = {{"loss.ce", {1}, at::kFloat, true, rows, "supervised"},
                  {"logits", {DimSymbol::kR, config.vocab}, at::kFloat, false, {}, {}}};
   for (int64_t layer : config.moe_layers()) {
+    const std::string number = std::to_string(layer);
     spec.reads.push_back(
-        {"router.stats." + std::to_string(layer), {2, config.experts}, at::kFloat, true, {}, {}});
-    spec.reads.push_back({"router.z." + std::to_string(layer), {1}, at::kFloat, true, {}, {}});
+        {"router.stats." + number, {2, config.experts}, at::kFloat, true, rows, {}});
+    spec.reads.push_back({"router.z." + number, {1}, at::kFloat, true, rows, {}});
   }
   if (!config.moe_layers().empty()) {
-    spec.writes.push_back({"loss.aux", {1}, at::kFloat, true, {}, "tokens"});
-    spec.writes.push_back({"loss.z", {1}, at::kFloat, true, {}, "tokens"});
+    spec.writes.push_back({"loss.aux", {1}, at::kFloat, true, rows, "tokens"});
+    spec.writes.push_back({"loss.z", {1}, at::kFloat, true, rows, "tokens"});
   }
   return spec;
 }
@@ -62,11 +66,13 @@ class Head final : public keyseat::Unit {
     Tensor per_token_T;
     const bool tapped = context.tapped("per_token_loss");
     keyseat::Tensors outputs;
-    outputs.set("loss.ce", nn::linear_cross_entropy(normed_TH, params.at("lm_head.weight"),
-                                                    inputs.at("labels"), context.kernels(),
-                                                    tapped ? &per_token_T : nullptr));
+    const auto& weight = params.at("lm_head.weight");
+    outputs.set("loss.ce",
+                nn::split_cross_entropy(normed_TH, weight, config_.vocab, inputs.at("labels"),
+                                        context, tapped ? &per_token_T : nullptr));
     if (tapped) context.tap("per_token_loss", per_token_T);
-    outputs.set("logits", logits(normed_TH, params, inputs.at("logit_rows")));
+    outputs.set("logits", nn::split_logits(normed_TH, weight, config_.vocab,
+                                           inputs.at("logit_rows"), context));
     if (!config_.moe_layers().empty()) add_router_losses(inputs, context, outputs);
     return outputs;
   }
@@ -79,14 +85,8 @@ class Head final : public keyseat::Unit {
   }
 
  private:
-  static Tensor logits(const Tensor& normed_TH, const keyseat::Params& params,
-                       const Tensor& rows_R) {
-    at::NoGradGuard no_grad;
-    return nn::linear(normed_TH.index({rows_R}), params.at("lm_head.weight")).to(at::kFloat);
-  }
-
   // The counts are summed over the ranks that share the micro-batch, once: a replay uses the kept
-  // sums.
+  // sums. Probabilities and z stay those of own rows: losses of all ranks are added up.
   void add_router_losses(const keyseat::Tensors& inputs, keyseat::StepContext& context,
                          keyseat::Tensors& outputs) const {
     std::vector<Tensor> stats_2E, z_1;

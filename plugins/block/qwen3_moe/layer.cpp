@@ -1,27 +1,32 @@
 // One decoder layer: x += attn(norm1 x); x += mlp(norm2 x); deepstack feature j is added behind
-// layer j. Legend: T rows, H hidden, n query heads, m key/value heads, d head dim, I width, E
-// experts.
+// layer j. Attention and a dense mlp work on the rows of the context rank, with this rank's heads
+// and columns; all else on own rows.
+// Legend: T own rows, C rows of the context rank, H hidden, n query heads, m key/value heads, d
+// head dim, I width, E experts.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 
 #include "keyseat/nn/activation.h"
-#include "keyseat/nn/attention.h"
 #include "keyseat/nn/linear.h"
 #include "keyseat/nn/moe.h"
 #include "keyseat/nn/norm.h"
 #include "keyseat/nn/rope.h"
 #include "keyseat/nn/router_options.h"
+#include "keyseat/nn/tensor_parallel.h"
 #include "qwen3_moe.h"
 
 namespace keyseat_block_qwen3_moe {
 
 using at::Tensor;
 using keyseat::DimSymbol;
+using keyseat::Layout;
 using keyseat::ParamRole;
 using keyseat::Region;
 namespace nn = keyseat::nn;
 
 namespace {
+
+constexpr const char* kQuery = "self_attn.q_proj.weight";
 
 void add_experts(keyseat::UnitSpec& spec, const std::string& prefix, const DecoderConfig& config) {
   spec.top_k = config.router.top_k;
@@ -36,10 +41,12 @@ void add_experts(keyseat::UnitSpec& spec, const std::string& prefix, const Decod
   gate_up.expert_parts = {prefix + "mlp.experts.{e}.gate_proj.weight",
                           prefix + "mlp.experts.{e}.up_proj.weight"};
   gate_up.parts = {width, width};
+  gate_up.split = {1, width};
   auto& down = add_param(spec, prefix, "mlp.experts.down_proj", {experts, hidden, width},
                          ParamRole::kMatrix, config);
   down.domain = keyseat::ParamDomain::kExpert;
   down.expert_parts = {prefix + "mlp.experts.{e}.down_proj.weight"};
+  down.split = {2, width};
   const auto layout = config.expert_layout == "per_expert" ? keyseat::CheckpointLayout::kPerExpert
                       : config.expert_layout == "packed"
                           ? keyseat::CheckpointLayout::kPacked
@@ -49,43 +56,66 @@ void add_experts(keyseat::UnitSpec& spec, const std::string& prefix, const Decod
   }
 }
 
-keyseat::UnitSpec layer_spec(const DecoderConfig& config, int64_t layer) {
+void add_attention(keyseat::UnitSpec& spec, const std::string& prefix,
+                   const DecoderConfig& config) {
+  using Otherwise = keyseat::TensorSplit::Otherwise;
   const int64_t hidden = config.hidden, head_dim = config.head_dim;
-  const std::string prefix = config.checkpoint_prefix + "layers." + std::to_string(layer) + ".";
-  keyseat::UnitSpec spec;
-  spec.name = "layers." + std::to_string(layer);
-  const auto add = [&](const char* name, std::vector<int64_t> shape, ParamRole role) {
-    add_param(spec, prefix, name, std::move(shape), role, config);
+  const int64_t q = config.heads * head_dim, kv = config.kv_heads * head_dim;
+  const auto add = [&](const char* name, std::vector<int64_t> shape, ParamRole role) -> auto& {
+    return add_param(spec, prefix, name, std::move(shape), role, config);
   };
-  add("input_layernorm.weight", {hidden}, ParamRole::kNorm);
-  add("self_attn.q_proj.weight", {config.heads * head_dim, hidden}, ParamRole::kMatrix);
-  add("self_attn.k_proj.weight", {config.kv_heads * head_dim, hidden}, ParamRole::kMatrix);
-  add("self_attn.v_proj.weight", {config.kv_heads * head_dim, hidden}, ParamRole::kMatrix);
-  add("self_attn.o_proj.weight", {hidden, config.heads * head_dim}, ParamRole::kMatrix);
-  add("self_attn.q_norm.weight", {head_dim}, ParamRole::kNorm);
-  add("self_attn.k_norm.weight", {head_dim}, ParamRole::kNorm);
-  add("post_attention_layernorm.weight", {hidden}, ParamRole::kNorm);
+  add(kQuery, {q, hidden}, ParamRole::kMatrix).split = {0, config.heads};
+  for (const char* name : {"self_attn.k_proj.weight", "self_attn.v_proj.weight"}) {
+    add(name, {kv, hidden}, ParamRole::kMatrix).split = {0, config.kv_heads, Otherwise::kReplicate};
+  }
+  add("self_attn.o_proj.weight", {hidden, q}, ParamRole::kMatrix).split = {1, config.heads};
+  add("self_attn.q_norm.weight", {head_dim}, ParamRole::kNorm).tensor_shares = true;
+  add("self_attn.k_norm.weight", {head_dim}, ParamRole::kNorm).tensor_shares = true;
+}
+
+void add_dense(keyseat::UnitSpec& spec, const std::string& prefix, const DecoderConfig& config) {
+  const int64_t hidden = config.hidden, width = config.dense_width;
+  const auto add = [&](const char* name, std::vector<int64_t> shape, int split_dim) {
+    add_param(spec, prefix, name, std::move(shape), ParamRole::kMatrix, config).split = {split_dim,
+                                                                                         width};
+  };
+  add("mlp.gate_proj.weight", {width, hidden}, 0);
+  add("mlp.up_proj.weight", {width, hidden}, 0);
+  add("mlp.down_proj.weight", {hidden, width}, 1);
+}
+
+keyseat::UnitSpec layer_spec(const DecoderConfig& config, int64_t layer) {
+  const int64_t hidden = config.hidden, half = config.head_dim / 2;
+  const std::string number = std::to_string(layer);
+  const std::string prefix = config.checkpoint_prefix + "layers." + number + ".";
+  keyseat::UnitSpec spec;
+  spec.name = "layers." + number;
+  spec.layout = Layout::kRows;
+  const auto add_norm = [&](const char* name) {
+    add_param(spec, prefix, name, {hidden}, ParamRole::kNorm, config);
+  };
+  add_norm("input_layernorm.weight");
+  add_attention(spec, prefix, config);
+  add_norm("post_attention_layernorm.weight");
   if (config.is_moe(layer)) {
     add_experts(spec, prefix, config);
   } else {
-    add("mlp.gate_proj.weight", {config.dense_width, hidden}, ParamRole::kMatrix);
-    add("mlp.up_proj.weight", {config.dense_width, hidden}, ParamRole::kMatrix);
-    add("mlp.down_proj.weight", {hidden, config.dense_width}, ParamRole::kMatrix);
+    add_dense(spec, prefix, config);
   }
 
-  spec.reads = {{"hidden", {DimSymbol::kT, hidden}, {}, true, {}, {}},
-                {"rope.cos", {DimSymbol::kT, head_dim / 2}, at::kFloat, false, {}, {}},
-                {"rope.sin", {DimSymbol::kT, head_dim / 2}, at::kFloat, false, {}, {}}};
+  const auto rows = Layout::kRows, context_rows = Layout::kContextRows;
+  spec.reads = {{"hidden", {DimSymbol::kT, hidden}, {}, true, rows, {}},
+                {"rope.cos", {DimSymbol::kT, half}, at::kFloat, false, context_rows, {}},
+                {"rope.sin", {DimSymbol::kT, half}, at::kFloat, false, context_rows, {}}};
   if (layer < config.deepstack) {
-    spec.reads.push_back(
-        {"deepstack." + std::to_string(layer), {DimSymbol::kV, hidden}, {}, true, {}, {}});
-    spec.reads.push_back({"visual_dst", {DimSymbol::kV}, at::kLong, false, {}, {}});
+    spec.reads.push_back({"deepstack." + number, {DimSymbol::kV, hidden}, {}, true, rows, {}});
+    spec.reads.push_back({"visual_dst", {DimSymbol::kV}, at::kLong, false, rows, {}});
   }
-  spec.writes = {{"hidden", {DimSymbol::kT, hidden}, {}, true, {}, {}}};
+  spec.writes = {{"hidden", {DimSymbol::kT, hidden}, {}, true, rows, {}}};
   if (config.is_moe(layer)) {
     spec.writes.push_back(
-        {"router.stats." + std::to_string(layer), {2, config.experts}, at::kFloat, true, {}, {}});
-    spec.writes.push_back({"router.z." + std::to_string(layer), {1}, at::kFloat, true, {}, {}});
+        {"router.stats." + number, {2, config.experts}, at::kFloat, true, rows, {}});
+    spec.writes.push_back({"router.z." + number, {1}, at::kFloat, true, rows, {}});
   }
   return spec;
 }
@@ -158,14 +188,20 @@ class Layer final : public keyseat::Unit {
                    const Tensor& sin, keyseat::StepContext& context) const {
     const auto run = [this, params,
                       &context](const std::vector<Tensor>& in) -> std::vector<Tensor> {
-      const Tensor normed_TH = norm(params, "input_layernorm.weight", in[0], context);
-      const auto project = [&](const char* name, int64_t heads) {
-        return nn::linear(normed_TH, params.at(name)).view({-1, heads, config_.head_dim});
+      const Tensor normed_CH = nn::enter_split(
+          norm(params, "input_layernorm.weight", in[0], context), Layout::kRows, context);
+      const auto project = [&](const char* name) {
+        const auto& weight = params.at(name);
+        const int64_t heads = weight.value().size(0) / config_.head_dim;
+        return nn::linear(normed_CH, weight).view({-1, heads, config_.head_dim});
       };
-      const std::vector<Tensor> core = {project("self_attn.q_proj.weight", config_.heads),
-                                        project("self_attn.k_proj.weight", config_.kv_heads),
-                                        project("self_attn.v_proj.weight", config_.kv_heads), in[1],
-                                        in[2]};
+      const auto project_key = [&](const char* name) {
+        const bool whole = !nn::is_split(params, name) && nn::is_split(params, kQuery);
+        const Tensor heads_Cmd = project(name);
+        return whole ? nn::own_key_heads(heads_Cmd, config_.heads, context) : heads_Cmd;
+      };
+      const std::vector<Tensor> core = {project(kQuery), project_key("self_attn.k_proj.weight"),
+                                        project_key("self_attn.v_proj.weight"), in[1], in[2]};
       const auto mix = [this, params,
                         &context](const std::vector<Tensor>& qkv) -> std::vector<Tensor> {
         const nn::RopeTables rope{qkv[3], qkv[4]};
@@ -174,12 +210,13 @@ class Layer final : public keyseat::Unit {
           return nn::apply_rope(normed, rope, context.kernels());
         };
         const double scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim));
-        return {nn::varlen_attention(
-            turn(qkv[0], "self_attn.q_norm.weight"), turn(qkv[1], "self_attn.k_norm.weight"),
-            qkv[2], context.row().cu_seqlens, /*causal=*/true, scale, context.kernels())};
+        return {nn::row_attention(turn(qkv[0], "self_attn.q_norm.weight"),
+                                  turn(qkv[1], "self_attn.k_norm.weight"), qkv[2], scale, context)};
       };
-      const Tensor mixed_Tnd = context.region(Region::kCoreAttn, mix, core)[0];
-      return {nn::linear(mixed_Tnd.flatten(1), params.at("self_attn.o_proj.weight"))};
+      const Tensor mixed_Cnd = context.region(Region::kCoreAttn, mix, core)[0];
+      const Tensor parts_CH =
+          nn::linear(mixed_Cnd.flatten(1), params.at("self_attn.o_proj.weight"));
+      return {nn::leave_split(parts_CH, Layout::kRows, context)};
     };
     return context.region(Region::kAttn, run, {hidden_TH, cos, sin})[0];
   }
@@ -187,11 +224,13 @@ class Layer final : public keyseat::Unit {
   Tensor dense(const keyseat::Params& params, const Tensor& normed_TH,
                keyseat::StepContext& context) const {
     const auto run = [params, &context](const std::vector<Tensor>& in) -> std::vector<Tensor> {
-      const Tensor gate_up_T2I = at::cat({nn::linear(in[0], params.at("mlp.gate_proj.weight")),
-                                          nn::linear(in[0], params.at("mlp.up_proj.weight"))},
+      const Tensor x_CH = nn::enter_split(in[0], Layout::kRows, context);
+      const Tensor gate_up_C2I = at::cat({nn::linear(x_CH, params.at("mlp.gate_proj.weight")),
+                                          nn::linear(x_CH, params.at("mlp.up_proj.weight"))},
                                          1);
-      return {nn::linear(nn::swiglu(gate_up_T2I, context.kernels()),
-                         params.at("mlp.down_proj.weight"))};
+      const Tensor parts_CH =
+          nn::linear(nn::swiglu(gate_up_C2I, context.kernels()), params.at("mlp.down_proj.weight"));
+      return {nn::leave_split(parts_CH, Layout::kRows, context)};
     };
     return context.region(Region::kMlp, run, {normed_TH})[0];
   }

@@ -7,6 +7,7 @@ namespace keyseat_block_qwen3_moe {
 
 using keyseat::DerivedSpec;
 using keyseat::DimSymbol;
+using keyseat::Layout;
 using keyseat::RowFacts;
 using keyseat::Tensors;
 
@@ -78,8 +79,8 @@ std::vector<DerivedSpec> Qwen3Moe::derived() {
     return cosine ? tables.cos : tables.sin;
   };
   const auto spec = [&](const char* name) {
-    return keyseat::TensorSpec{name, {DimSymbol::kT, config.head_dim / 2}, at::kFloat, false, {},
-                               {}};
+    return keyseat::TensorSpec{
+        name, {DimSymbol::kT, config.head_dim / 2}, at::kFloat, false, Layout::kContextRows, {}};
   };
   return {
       {spec("rope.cos"),
@@ -106,6 +107,10 @@ keyseat::ParamSpec& add_param(keyseat::UnitSpec& spec, const std::string& prefix
   param.checkpoint_name = prefix + name;
   spec.params.push_back(std::move(param));
   return spec.params.back();
+}
+
+keyseat::TensorSplit vocabulary_split(const DecoderConfig& config) {
+  return {0, config.vocab, keyseat::TensorSplit::Otherwise::kUneven};
 }
 
 }  // namespace keyseat_block_qwen3_moe

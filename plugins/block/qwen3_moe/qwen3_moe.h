@@ -52,4 +52,7 @@ keyseat::ParamSpec& add_param(keyseat::UnitSpec& spec, const std::string& prefix
                               const std::string& name, std::vector<int64_t> shape,
                               keyseat::ParamRole role, const DecoderConfig& config);
 
+// Of the table of tokens and of the head: over tensor ranks each holds a part of the vocabulary.
+keyseat::TensorSplit vocabulary_split(const DecoderConfig& config);
+
 }  // namespace keyseat_block_qwen3_moe

@@ -101,6 +101,49 @@ TEST_CASE("qwen3_moe: names in a checkpoint, packed and by expert") {
   }
 }
 
+TEST_CASE("qwen3_moe: what is cut over tensor ranks, and how") {
+  using Otherwise = TensorSplit::Otherwise;
+  struct Cut {
+    int dim;
+    int64_t units;
+    Otherwise otherwise = Otherwise::kRefuse;
+    bool operator==(const Cut&) const = default;
+  };
+  const std::map<std::string, Cut> expected{
+      {"weight", {0, 50, Otherwise::kUneven}},
+      {"lm_head.weight", {0, 50, Otherwise::kUneven}},
+      {"self_attn.q_proj.weight", {0, 4}},
+      {"self_attn.k_proj.weight", {0, 2, Otherwise::kReplicate}},
+      {"self_attn.v_proj.weight", {0, 2, Otherwise::kReplicate}},
+      {"self_attn.o_proj.weight", {1, 4}},
+      {"mlp.gate_proj.weight", {0, 28}},
+      {"mlp.up_proj.weight", {0, 28}},
+      {"mlp.down_proj.weight", {1, 28}},
+      {"mlp.experts.gate_up_proj", {1, 12}},
+      {"mlp.experts.down_proj", {2, 12}}};
+  std::set<std::string> seen, with_own_heads;
+  for (const auto& unit : make_plugin<Block>("qwen3_moe", small_decoder())->units()) {
+    CHECK((unit->spec().layout == Layout::kRows));
+    for (const ParamSpec& param : unit->spec().params) {
+      INFO(param.name);
+      seen.insert(param.name);
+      if (param.tensor_shares) with_own_heads.insert(param.name);
+      const auto found = expected.find(param.name);
+      if (found == expected.end()) {
+        CHECK(param.split.dim == -1);
+        continue;
+      }
+      CHECK((Cut{param.split.dim, param.split.units, param.split.otherwise} == found->second));
+      int64_t size = 0;
+      for (int64_t part : param.parts) size += part;
+      if (!param.parts.empty()) CHECK(size == param.shape[static_cast<size_t>(param.split.dim)]);
+    }
+  }
+  for (const auto& [name, cut] : expected) CHECK(seen.contains(name));
+  CHECK(with_own_heads ==
+        std::set<std::string>{"self_attn.q_norm.weight", "self_attn.k_norm.weight"});
+}
+
 TEST_CASE("qwen3_moe: values that do not fit each other") {
   CHECK(problems_with({}).empty());
   check_problem(problems_with({{"num_key_value_heads", int64_t{3}}}), Code::kC4Combination,

@@ -1,14 +1,18 @@
-// Legend: P patches, C vision hidden, m merge size, V = P / m^2 visual tokens, D = C m^2, H decoder
-// hidden.
+// Over tensor ranks each works with its own columns of fc1, on equal rows. Legend: P patches, C
+// vision hidden, m merge size, V = P / m^2 visual tokens, D = C m^2, H decoder hidden.
+#include <ATen/TensorOperators.h>
+
 #include "keyseat/nn/activation.h"
 #include "keyseat/nn/linear.h"
 #include "keyseat/nn/norm.h"
+#include "keyseat/nn/tensor_parallel.h"
 #include "qwen3_vl_projector.h"
 
 namespace keyseat_block_qwen3_vl_projector {
 
 using at::Tensor;
 using keyseat::DimSymbol;
+using keyseat::Layout;
 using keyseat::ParamRole;
 using keyseat::ParamSpec;
 namespace nn = keyseat::nn;
@@ -19,14 +23,19 @@ keyseat::UnitSpec merger_spec(const MergerConfig& config) {
   keyseat::UnitSpec spec;
   spec.name = config.name;
   spec.rows = DimSymbol::kP;
+  spec.layout = Layout::kImages;
   if (config.norm_after_merge) spec.after = config.reads;
   const auto add = [&](const std::string& name, std::vector<int64_t> shape, ParamRole role,
-                       keyseat::Init init) {
+                       keyseat::Init init, int split_dim = -1) {
     ParamSpec param;
     param.name = name;
     param.shape = std::move(shape);
     param.role = role;
     param.init = init;
+    // A width that does not divide leaves the whole merger to every rank.
+    if (split_dim >= 0) {
+      param.split = {split_dim, config.merged(), keyseat::TensorSplit::Otherwise::kReplicateUnit};
+    }
     param.checkpoint_name = config.checkpoint_prefix + config.name + "." + name;
     spec.params.push_back(std::move(param));
   };
@@ -35,12 +44,13 @@ keyseat::UnitSpec merger_spec(const MergerConfig& config) {
   const int64_t normed = config.norm_after_merge ? config.merged() : config.hidden;
   add("norm.weight", {normed}, ParamRole::kNorm, ones);
   add("norm.bias", {normed}, ParamRole::kNorm, zeros);
-  add("linear_fc1.weight", {config.merged(), config.merged()}, ParamRole::kMatrix, normal);
-  add("linear_fc1.bias", {config.merged()}, ParamRole::kBias, zeros);
-  add("linear_fc2.weight", {config.out_hidden, config.merged()}, ParamRole::kMatrix, normal);
+  add("linear_fc1.weight", {config.merged(), config.merged()}, ParamRole::kMatrix, normal, 0);
+  add("linear_fc1.bias", {config.merged()}, ParamRole::kBias, zeros, 0);
+  add("linear_fc2.weight", {config.out_hidden, config.merged()}, ParamRole::kMatrix, normal, 1);
   add("linear_fc2.bias", {config.out_hidden}, ParamRole::kBias, zeros);
-  spec.reads = {{config.reads, {DimSymbol::kP, config.hidden}, {}, true, {}, {}}};
-  spec.writes = {{config.writes, {DimSymbol::kV, config.out_hidden}, {}, true, {}, {}}};
+  const auto images = Layout::kImages;
+  spec.reads = {{config.reads, {DimSymbol::kP, config.hidden}, {}, true, images, {}}};
+  spec.writes = {{config.writes, {DimSymbol::kV, config.out_hidden}, {}, true, images, {}}};
   return spec;
 }
 
@@ -62,10 +72,17 @@ class Merger final : public keyseat::Unit {
       const Tensor merged_VD = config_.norm_after_merge
                                    ? norm(in[0].reshape({visual_tokens, config_.merged()}))
                                    : norm(in[0]).view({visual_tokens, config_.merged()});
+      const bool split = nn::is_split(params, "linear_fc1.weight");
+      const Tensor entered_VD =
+          split ? nn::enter_split(merged_VD, Layout::kImages, context) : merged_VD;
       const Tensor wide_VD = nn::gelu_erf(
-          nn::linear(merged_VD, params.at("linear_fc1.weight"), params.at("linear_fc1.bias")),
+          nn::linear(entered_VD, params.at("linear_fc1.weight"), params.at("linear_fc1.bias")),
           context.kernels());
-      return {nn::linear(wide_VD, params.at("linear_fc2.weight"), params.at("linear_fc2.bias"))};
+      const auto &weight = params.at("linear_fc2.weight"), &bias = params.at("linear_fc2.bias");
+      if (!split) return {nn::linear(wide_VD, weight, bias)};
+      // The bias is added once, behind the sum of the parts.
+      const Tensor sum_VH = nn::leave_split(nn::linear(wide_VD, weight), Layout::kImages, context);
+      return {sum_VH + bias.value()};
     };
     const Tensor tokens_VH =
         context.region(keyseat::Region::kProjector, run, {inputs.at(config_.reads)})[0];

@@ -50,6 +50,22 @@ TEST_CASE("qwen3_vl_projector: parameters by formula, and their names in a check
   CHECK(units[2]->spec().params.at(5).checkpoint_name == "model.visual.merger.linear_fc2.bias");
 }
 
+TEST_CASE("qwen3_vl_projector: mergers are cut by the columns between their matrices, or whole") {
+  for (const auto& unit : make_plugin<Block>("qwen3_vl_projector", small_projector())->units()) {
+    CHECK((unit->spec().layout == Layout::kImages));
+    for (const ParamSpec& param : unit->spec().params) {
+      INFO(param.name);
+      const int dim = param.name.starts_with("linear_fc1") ? 0
+                      : param.name == "linear_fc2.weight"  ? 1
+                                                           : -1;
+      CHECK(param.split.dim == dim);
+      if (dim < 0) continue;
+      CHECK(param.split.units == 64);
+      CHECK((param.split.otherwise == TensorSplit::Otherwise::kReplicateUnit));
+    }
+  }
+}
+
 TEST_CASE("qwen3_vl_projector: mergers stand behind the writers of their taps in the chain") {
   const Chain chain = chain_of(small_blocks());
   std::vector<std::string> order;
@@ -75,7 +91,8 @@ TEST_CASE("qwen3_vl_projector: widths that do not fit tower or decoder are error
            {"hidden_size", 8}, {"out_hidden_size", 8}, {"spatial_merge_size", 4}}) {
     INFO(option);
     std::vector<NamedBlock> blocks = small_blocks({}, {}, {{option, value}});
-    for (size_t i = 0; i < blocks.size(); ++i) blocks[i].where = {"m.toml", static_cast<int>(i) + 1, 1};
+    for (size_t i = 0; i < blocks.size(); ++i)
+      blocks[i].where = {"m.toml", static_cast<int>(i) + 1, 1};
     Problems problems;
     Chain::build(std::move(blocks), {}, problems);
     REQUIRE_FALSE(problems.empty());

@@ -8,6 +8,7 @@
 namespace keyseat_block_qwen3_vl_vision {
 
 using keyseat::DimSymbol;
+using keyseat::Layout;
 using keyseat::ParamRole;
 using keyseat::ParamSpec;
 
@@ -17,6 +18,7 @@ keyseat::UnitSpec patch_embed_spec(const VisionConfig& config) {
   keyseat::UnitSpec spec;
   spec.name = "patch_embed";
   spec.rows = DimSymbol::kP;
+  spec.layout = Layout::kImages;
   const keyseat::Init normal{keyseat::Init::Kind::kNormal, config.init_std};
   const keyseat::Init zeros{keyseat::Init::Kind::kZeros, 0};
 
@@ -41,10 +43,12 @@ keyseat::UnitSpec patch_embed_spec(const VisionConfig& config) {
   table.checkpoint_name = config.checkpoint_prefix + "pos_embed.weight";
   spec.params = {weight, bias, table};
 
-  spec.reads = {{"patches", {DimSymbol::kP, config.patch_elements()}, at::kFloat, false, {}, {}},
-                {"vision.position.index", {4, DimSymbol::kP}, at::kLong, false, {}, {}},
-                {"vision.position.weight", {4, DimSymbol::kP}, at::kFloat, false, {}, {}}};
-  spec.writes = {{"vision.hidden", {DimSymbol::kP, config.hidden}, {}, true, {}, {}}};
+  const auto images = Layout::kImages;
+  spec.reads = {
+      {"patches", {DimSymbol::kP, config.patch_elements()}, at::kFloat, false, images, {}},
+      {"vision.position.index", {4, DimSymbol::kP}, at::kLong, false, images, {}},
+      {"vision.position.weight", {4, DimSymbol::kP}, at::kFloat, false, images, {}}};
+  spec.writes = {{"vision.hidden", {DimSymbol::kP, config.hidden}, {}, true, images, {}}};
   return spec;
 }
 

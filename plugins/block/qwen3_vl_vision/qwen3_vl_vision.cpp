@@ -59,7 +59,8 @@ std::vector<DerivedSpec> Qwen3VlVision::derived() {
   };
   const Dim patches(DimSymbol::kP), half(config.head_dim() / 2), four(4);
   const auto spec = [](std::string name, std::vector<Dim> dims, at::ScalarType dtype) {
-    return keyseat::TensorSpec{std::move(name), std::move(dims), dtype, false, {}, {}};
+    return keyseat::TensorSpec{std::move(name), std::move(dims),          dtype,
+                               false,           keyseat::Layout::kImages, {}};
   };
   return {
       {spec("vision.rope.cos", {patches, half}, at::kFloat),

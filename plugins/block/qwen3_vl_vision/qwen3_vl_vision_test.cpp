@@ -58,6 +58,28 @@ TEST_CASE("qwen3_vl_vision: parameters by formula, and their names in a checkpoi
   CHECK((qkv.role == ParamRole::kMatrix));
 }
 
+TEST_CASE("qwen3_vl_vision: blocks are cut by heads and columns, or whole") {
+  const std::map<std::string, std::pair<int, int64_t>> expected{
+      {"attn.qkv.weight", {0, 2}},      {"attn.qkv.bias", {0, 2}},
+      {"attn.proj.weight", {1, 2}},     {"mlp.linear_fc1.weight", {0, 24}},
+      {"mlp.linear_fc1.bias", {0, 24}}, {"mlp.linear_fc2.weight", {1, 24}}};
+  const auto units = make_plugin<Block>("qwen3_vl_vision", small_vision())->units();
+  for (const auto& unit : units) CHECK((unit->spec().layout == Layout::kImages));
+  size_t cut = 0;
+  for (const ParamSpec& param : units[2]->spec().params) {
+    INFO(param.name);
+    const auto found = expected.find(param.name);
+    CHECK((param.split.dim >= 0) == (found != expected.end()));
+    if (found == expected.end()) continue;
+    ++cut;
+    CHECK(param.split.dim == found->second.first);
+    CHECK(param.split.units == found->second.second);
+    CHECK((param.split.otherwise == TensorSplit::Otherwise::kReplicateUnit));
+  }
+  CHECK(cut == expected.size());
+  for (const ParamSpec& param : units[0]->spec().params) CHECK(param.split.dim == -1);
+}
+
 TEST_CASE("qwen3_vl_vision: asks the data source for its patches") {
   const auto block = make_plugin<Block>("qwen3_vl_vision", small_vision());
   const InputSpec input = block->input_spec();

@@ -46,7 +46,6 @@ class Fsdp final : public keyseat::Strategy {
   Bucket& bucket_of(int unit, int param) { return *buckets_[layout_.places[unit][param].bucket]; }
   // The whole parameter out of a flat shard of its bucket.
   at::Tensor read(int unit, int param, const at::Tensor& shard);
-  const keyseat::ParamSpec& spec(keyseat::ParamRef owner) const;
   std::string label(int unit, bool backward) const;  // in the trace
 
   const keyseat::Options options_;

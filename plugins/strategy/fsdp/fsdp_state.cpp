@@ -28,13 +28,13 @@ std::vector<NormGroup> Fsdp::norm_groups() {
   if (KEYSEAT_MUTATED("no_norm_without_shards") && shards(2).empty()) return {};
   std::vector<NormGroup> groups;
   for (const NamedBlock& block : chain_->blocks()) {
-    for (const ParamDomain domain : {ParamDomain::kDense, ParamDomain::kExpert}) {
+    for (const Holders holders : {Holders::kStage, Holders::kExpertSlice}) {
       NormGroup group;
       group.block = block.name;
-      group.axes = domain == ParamDomain::kExpert ? expert_axes : dense_axes;
+      group.axes = holders == Holders::kExpertSlice ? expert_axes : dense_axes;
       for (const auto& bucket : buckets_) {
         const BucketLayout& layout = bucket->layout();
-        if (layout.block != block.name || layout.domain != domain || !layout.trained) continue;
+        if (layout.block != block.name || layout.holders != holders || !layout.trained) continue;
         group.gradients.push_back(bucket->gradient());
         group.masters.push_back(bucket->master());
       }
@@ -54,15 +54,9 @@ void Fsdp::after_update() {
   if (!KEYSEAT_MUTATED("stale_values")) gathers_->invalidate();
 }
 
-const ParamSpec& Fsdp::spec(ParamRef owner) const {
-  return chain_->units()[owner.unit].unit->spec().params[owner.param];
-}
-
 at::Tensor Fsdp::read(int unit, int param, const at::Tensor& shard) {
   if (!shard.defined()) return {};
-  return bucket_of(unit, param)
-      .read(shard, layout_.places[unit][param].slice, spec(chain_->units()[unit].owners[param]),
-            ranks_);
+  return bucket_of(unit, param).read(shard, layout_.places[unit][param].slice, ranks_);
 }
 
 at::Tensor Fsdp::read_master(int unit, int param) {

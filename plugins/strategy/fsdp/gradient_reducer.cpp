@@ -81,7 +81,7 @@ void GradientReducer::reduce(int group) {
     const bool direct = !part.add && settings_.reduce_dtype == at::kFloat;
     part.output =
         direct ? bucket.gradient() : at::empty({layout.shard_elements()}, part.input.options());
-    part.work = ranks_.of(layout.domain)
+    part.work = ranks_.of(layout.holders)
                     .shard->reduce_scatter(part.output, part.input,
                                            std::vector<int64_t>(static_cast<size_t>(layout.shards),
                                                                 layout.shard_elements()));
@@ -123,12 +123,13 @@ void GradientReducer::finish() {
 // Of the mutations: what a division by the wrong number of ranks comes to.
 void GradientReducer::scale_experts(bool one_shard_only) {
   const at::NoGradGuard no_grad;
+  const CommGroup* const expert_ranks = ranks_.of(Holders::kExpertSlice).pieces;
   for (const auto& bucket : buckets_) {
     const BucketLayout& layout = bucket->layout();
-    const bool scaled = layout.trained && layout.domain == ParamDomain::kExpert &&
+    const bool scaled = layout.trained && layout.holders == Holders::kExpertSlice &&
                         (layout.shards == 1 || !one_shard_only);
-    if (scaled && ranks_.expert_slices != nullptr)
-      bucket->gradient().mul_(static_cast<double>(ranks_.expert_slices->size()));
+    if (scaled && expert_ranks != nullptr)
+      bucket->gradient().mul_(static_cast<double>(expert_ranks->size()));
   }
 }
 
@@ -136,7 +137,7 @@ void GradientReducer::sum_over_replicas() {
   const at::NoGradGuard no_grad;
   std::vector<Part> parts;
   for (const auto& bucket : buckets_) {
-    CommGroup* const replicas = ranks_.of(bucket->layout().domain).replicate;
+    CommGroup* const replicas = ranks_.of(bucket->layout().holders).replicate;
     if (replicas == nullptr || !bucket->layout().trained) continue;
     Part part{bucket.get(), {}, bucket->gradient().to(settings_.reduce_dtype), false, nullptr};
     part.work = replicas->all_reduce(part.output, ReduceOp::kSum);

@@ -3,7 +3,10 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <numeric>
 
 namespace keyseat_strategy_three_d {
 
@@ -39,29 +42,57 @@ int64_t elements(const std::vector<int64_t>& shape) { return c10::multiply_integ
 
 }  // namespace
 
-RowSizes::RowSizes(const Row& row)
-    : tokens_(row.facts.row_tokens()),
-      patches_(row.facts.counts.patches),
-      visual_tokens_(row.facts.counts.visual_tokens),
-      images_(static_cast<int64_t>(row.facts.grid_thw.size()) / 3),
-      samples_(static_cast<int64_t>(row.facts.cu_seqlens.size()) - 1),
-      logit_rows_(row.tensors.at("logit_rows").size(0)) {}
+RowSizes::RowSizes(const Row& row, const Mesh& mesh)
+    : samples_(static_cast<int64_t>(row.facts.cu_seqlens.size()) - 1),
+      logit_rows_(row.tensors.at("logit_rows").size(0)) {
+  const RowFacts& facts = row.facts;
+  const RowShare& share = facts.share;
+  const int64_t rows = facts.row_tokens(), images = static_cast<int64_t>(facts.grid_thw.size()) / 3;
+  const int64_t patches = facts.counts.patches, visual = facts.counts.visual_tokens;
+  if (share.visual_count.empty()) {  // all of it is here
+    tokens_.fill(rows);
+    patches_.fill(patches);
+    visual_tokens_.fill(visual);
+    images_.fill(images);
+    return;
+  }
+  const auto sum = [](const std::vector<int64_t>& counts) {
+    return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  };
+  const auto own_visual = static_cast<int64_t>(share.own_visual.size());
+  // Which visual tokens lie in the rows of the other tensor ranks is not told.
+  const int64_t context_visual = mesh.sequence_parallel() ? -1 : own_visual;
+  tokens_ = {share.row_tokens, rows, share.row_tokens / mesh.degree(Axis::kContext), -1};
+  patches_ = {sum(share.patch_count), -1, -1, patches};
+  visual_tokens_ = {sum(share.visual_count), own_visual, context_visual, visual};
+  images_ = {sum(share.image_count), -1, -1, images};
+}
 
 std::vector<int64_t> RowSizes::shape(const TensorSpec& spec) const {
+  const auto of_layout = [&](const ByLayout& sizes) {
+    const int64_t size = sizes[static_cast<size_t>(spec.layout)];
+    if (size >= 0) return size;
+    throw Error(
+        Problem{Code::kR4Contract,
+                {},
+                fmt::format("\"{}\" has a layout that its dimensions do not have", spec.name),
+                "rows of images lie by image, rows of tokens do not",
+                "this is an error of the block that writes it"});
+  };
   std::vector<int64_t> sizes;
   for (const Dim& dim : spec.dims) {
     switch (dim.symbol) {
       case DimSymbol::kT:
-        sizes.push_back(tokens_);
+        sizes.push_back(of_layout(tokens_));
         break;
       case DimSymbol::kP:
-        sizes.push_back(patches_);
+        sizes.push_back(of_layout(patches_));
         break;
       case DimSymbol::kV:
-        sizes.push_back(visual_tokens_);
+        sizes.push_back(of_layout(visual_tokens_));
         break;
       case DimSymbol::kN:
-        sizes.push_back(images_);
+        sizes.push_back(of_layout(images_));
         break;
       case DimSymbol::kS:
         sizes.push_back(samples_);

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <vector>
 
 #include "keyseat/batch.h"
@@ -11,15 +12,19 @@
 
 namespace keyseat_strategy_three_d {
 
-// Sizes of one row, which decide the shapes of what crosses a cut. Every stage has the rows of its
-// data rank, so both ends know them.
+// Sizes of one row, which decide the shapes of what crosses a cut. A rank and those of its
+// coordinates on the other stages have the same share of the same row, so both ends know them.
 class RowSizes {
  public:
-  explicit RowSizes(const keyseat::Row& row);
+  // `row`: the rank's share.
+  RowSizes(const keyseat::Row& row, const keyseat::Mesh& mesh);
   std::vector<int64_t> shape(const keyseat::TensorSpec& spec) const;
 
  private:
-  int64_t tokens_, patches_, visual_tokens_, images_, samples_, logit_rows_;
+  // By layout: kWhole, kRows, kContextRows, kImages. None (-1): a layout that cannot cross.
+  using ByLayout = std::array<int64_t, 4>;
+  ByLayout tokens_, patches_, visual_tokens_, images_;
+  int64_t samples_, logit_rows_;
 };
 
 // One tensor as it travels: of one version, or several of fixed sizes and one dtype behind one

@@ -7,9 +7,13 @@
 #include <array>
 #include <map>
 
+#include "plugins/strategy/three_d/balance.h"
 #include "plugins/strategy/three_d/order.cpp"
+#include "train/model_fixture.h"
 
 using namespace keyseat_strategy_three_d;
+using keyseat::UnitSeconds;
+using keyseat::testing::Values;
 
 namespace {
 
@@ -27,10 +31,19 @@ std::string order(const Pipeline& pipeline, int64_t micro_batches, int64_t stage
   return text(stage_actions(pipeline, micro_batches, stage, /*training=*/true));
 }
 
-// When every action of every stage ends, where a chunk takes `forward` and `backward`. Fails where
-// the stages wait for one another for ever.
+// Seconds of a micro-batch.
+struct ChunkSeconds {
+  double forward = 0, backward = 0;
+};
+
+// When every action of every stage ends. Fails where the stages wait for one another for ever.
 struct Simulation {
-  Simulation(const Pipeline& pipeline, int64_t micro_batches, double forward, double backward) {
+  Simulation(const Pipeline& pipeline, int64_t micro_batches, double forward, double backward)
+      : Simulation(pipeline, micro_batches,
+                   std::vector<ChunkSeconds>(static_cast<size_t>(pipeline.chunks()),
+                                             {forward, backward})) {}
+  Simulation(const Pipeline& pipeline, int64_t micro_batches,
+             const std::vector<ChunkSeconds>& chunks) {
     std::vector<std::vector<Action>> actions;
     std::vector<size_t> next(static_cast<size_t>(pipeline.stages), 0);
     std::vector<double> free(next.size(), 0);
@@ -52,7 +65,8 @@ struct Simulation {
         const bool starts = !action.backward && action.chunk == 0;
         if (!starts && !end.contains(before)) continue;
         const double begin = std::max(free[stage], starts ? 0.0 : end.at(before));
-        free[stage] = begin + (action.backward ? backward : forward);
+        const ChunkSeconds& took = chunks[static_cast<size_t>(action.chunk)];
+        free[stage] = begin + (action.backward ? took.backward : took.forward);
         end[{action.backward ? 1 : 0, action.micro_batch, action.chunk}] = free[stage];
         ++next[stage];
         --left;
@@ -148,6 +162,93 @@ TEST_CASE("three_d: the bubble is (p - 1) / (v m)") {
         CAPTURE(micro_batches);
         CHECK(simulation.seconds / work - 1 ==
               doctest::Approx(static_cast<double>(stages - 1) / (v * m)));
+      }
+    }
+  }
+}
+
+namespace {
+
+// Seconds of the units of a small decoder for a micro-batch, measured in one process: of some runs
+// the least, which other work of the machine disturbs least.
+std::vector<UnitSeconds> measured_units() {
+  const Values decoder = keyseat::testing::with(
+      keyseat::testing::small_decoder(), {{"vision", false},
+                                          {"num_hidden_layers", int64_t{24}},
+                                          {"num_experts", int64_t{0}},
+                                          {"mlp_only_layers", std::vector<int64_t>{}},
+                                          {"deepstack_visual_indexes", std::vector<int64_t>{}},
+                                          {"mrope_section", std::vector<int64_t>{}}});
+  keyseat::testing::SmallModel model({keyseat::testing::block_of("decoder", "qwen3_moe", decoder)});
+  constexpr int kRuns = 5;
+  std::vector<UnitSeconds> least;
+  for (int i = 0; i < kRuns; ++i) {
+    model.run({model.pack({keyseat::testing::small_sample(1, 200, /*image=*/false,
+                                                          model.chain().input())})},
+              /*training=*/true);
+    const std::vector<UnitSeconds>& seconds = model.executor().seconds();
+    if (i == 0) least = seconds;
+    for (size_t unit = 0; unit < least.size(); ++unit) {
+      least[unit].forward = std::min(least[unit].forward, seconds[unit].forward);
+      least[unit].backward = std::min(least[unit].backward, seconds[unit].backward);
+    }
+  }
+  return least;
+}
+
+// By chunk, for the split that `stages = []` would choose by these times.
+std::vector<ChunkSeconds> chunks_of(const std::vector<UnitSeconds>& units,
+                                    const Pipeline& pipeline) {
+  std::vector<Load> loads;
+  for (const UnitSeconds& unit : units) loads.push_back({unit.forward + unit.backward, 0, 0});
+  const std::vector<int> begins =
+      balance(loads, {std::vector<int64_t>(static_cast<size_t>(pipeline.chunks()), 1)});
+  std::vector<ChunkSeconds> chunks;
+  for (size_t chunk = 0; chunk + 1 < begins.size(); ++chunk) {
+    chunks.emplace_back();
+    for (int unit = begins[chunk]; unit < begins[chunk + 1]; ++unit) {
+      chunks.back().forward += units[static_cast<size_t>(unit)].forward;
+      chunks.back().backward += units[static_cast<size_t>(unit)].backward;
+    }
+  }
+  return chunks;
+}
+
+}  // namespace
+
+TEST_CASE("three_d: with measured times the bubble is (p - 1) / (v m) but for uneven chunks") {
+  const std::vector<UnitSeconds> units = measured_units();
+  for (const UnitSeconds& unit : units) REQUIRE(unit.forward > 0);
+  for (const int64_t stages : {2, 3, 4}) {
+    for (const int64_t chunks : {1, 2}) {
+      for (const int64_t micro_batches : {stages, 4 * stages}) {
+        const Pipeline pipeline{stages, chunks};
+        const std::vector<ChunkSeconds> seconds = chunks_of(units, pipeline);
+        REQUIRE(seconds.size() == static_cast<size_t>(pipeline.chunks()));
+        double work = 0;  // of a micro-batch
+        ChunkSeconds least = seconds.front(), most = seconds.front();
+        for (const ChunkSeconds& chunk : seconds) {
+          work += chunk.forward + chunk.backward;
+          least = {std::min(least.forward, chunk.forward),
+                   std::min(least.backward, chunk.backward)};
+          most = {std::max(most.forward, chunk.forward), std::max(most.backward, chunk.backward)};
+        }
+        const auto m = static_cast<double>(micro_batches);
+        const double of_stage = work * m / static_cast<double>(stages);
+        const double bubble = Simulation(pipeline, micro_batches, seconds).seconds / of_stage - 1;
+        const double ideal = static_cast<double>(stages - 1) / (static_cast<double>(chunks) * m);
+        // Were all chunks as the fastest one, or as the slowest, in both directions: what the
+        // bubble of such a pipeline comes to in terms of this one's work.
+        const auto with_all_as = [&](const ChunkSeconds& chunk) {
+          const double unevenness =
+              static_cast<double>(pipeline.chunks()) * (chunk.forward + chunk.backward) / work;
+          return (1 + ideal) * unevenness - 1;
+        };
+        MESSAGE(stages, " stages, ", chunks, " chunks each, ", micro_batches,
+                " micro-batches: bubble ", bubble, ", (p - 1) / (v m) = ", ideal);
+        constexpr double kRounding = 1e-9;
+        CHECK(bubble >= with_all_as(least) - kRounding);
+        CHECK(bubble <= with_all_as(most) + kRounding);
       }
     }
   }

@@ -9,8 +9,8 @@ namespace keyseat_strategy_three_d {
 using namespace keyseat;
 
 ResidentValues::ResidentValues(std::vector<std::unique_ptr<sharding::GatherGroup>>& groups,
-                               const sharding::ModelLayout& layout, at::Device device)
-    : groups_(groups), pending_(groups.size(), false) {
+                               const sharding::ModelLayout& layout, at::Device device, bool overlap)
+    : groups_(groups), overlap_(overlap), pending_(groups.size(), false) {
   const MemoryScope scope(MemoryCategory::kParameters);
   for (const sharding::GroupLayout& group : layout.groups) {
     int64_t bytes = 0;
@@ -24,6 +24,7 @@ void ResidentValues::begin() {
   for (size_t group = 0; group < groups_.size(); ++group) {
     groups_[group]->begin_gather(static_cast<char*>(memory_[group].data_ptr()));
     pending_[group] = true;
+    if (!overlap_) need(static_cast<int>(group));
   }
 }
 

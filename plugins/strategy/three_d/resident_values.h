@@ -11,16 +11,18 @@ namespace keyseat_strategy_three_d {
 class ResidentValues {
  public:
   ResidentValues(std::vector<std::unique_ptr<keyseat::sharding::GatherGroup>>& groups,
-                 const keyseat::sharding::ModelLayout& layout, at::Device device);
+                 const keyseat::sharding::ModelLayout& layout, at::Device device, bool overlap);
 
   void invalidate() { stale_ = true; }  // the shards have changed
-  // Gathers of all groups are on their way, in chain order, where something has changed.
+  // Gathers of all groups are on their way, in chain order, where something has changed; without
+  // `overlap` they have arrived.
   void begin();
   void need(int group);  // its values are readable from here
   void finish();         // those of all groups
 
  private:
   std::vector<std::unique_ptr<keyseat::sharding::GatherGroup>>& groups_;
+  const bool overlap_;
   std::vector<at::Tensor> memory_;  // bytes, by group
   std::vector<bool> pending_;       // by group
   bool stale_ = true;

@@ -17,9 +17,16 @@ struct Settings {
   // True where the degrees divide the world; else check_degrees() says what is wrong.
   bool fits(int64_t world) const;
   keyseat::MeshDegrees degrees(int64_t world) const;
+  // As they are given, whatever the world; without data ranks.
+  keyseat::MeshDegrees given_degrees() const;
+  int64_t model_ranks() const { return tensor * context * pipeline.stages; }  // of one data rank
 
   Pipeline pipeline;
-  int64_t expert = 1;
+  int64_t tensor = 1, context = 1, expert = 1, expert_tensor = 1;
+  bool sequence_parallel = false, context_ring = false;
+  bool shard_optimizer = true;
+  bool overlap = true;
+  int64_t fixed_tokens = 0;            // of every row; 0: as it comes
   std::vector<std::string> stages;     // first units of all chunks but the first; empty: auto
   std::optional<int64_t> stage_bytes;  // of a rank
   int64_t row_tokens = 0, row_patches = 0;
@@ -28,7 +35,7 @@ struct Settings {
 
 keyseat::OptionSchema option_schema();
 
-// Problems (C4) of the world and the experts, each at its option.
+// Problems (C4) of the world and the model, each at its option; all there are.
 keyseat::Problems check_degrees(const keyseat::Options& options, const Settings& settings,
                                 int64_t world, const keyseat::Chain& chain);
 

@@ -26,8 +26,8 @@ WorkloadShape assumed_row(const Settings& settings, const Chain& chain, double e
   return shape;
 }
 
-// Of the parameter's elements on one rank: whole values and gradient, and the shard's master,
-// gradient and states.
+// Of the parameter's elements on one rank: whole values and gradient, and the master, gradient and
+// states of the shard that each of `ranks` has.
 double bytes_of(const ParamSpec& spec, bool trained, double elements, double ranks,
                 double compute_bytes) {
   const double element = spec.keep_fp32 ? kFloatBytes : compute_bytes;
@@ -101,7 +101,7 @@ std::vector<int> balanced_begins(const Options& options, const Settings& setting
                     pipeline.chunks(), *settings.stage_bytes),
         "a chunk has at least one unit, with its parameters, optimizer state and what open "
         "micro-batches keep",
-        "raise pipeline, expert or the number of ranks, or allow more"));
+        "raise tensor, pipeline, expert or the number of ranks, or allow more"));
   }
   return begins;
 }
@@ -154,23 +154,29 @@ std::vector<UnitRange> Stages::ranges_of(int64_t stage) const {
 
 std::vector<Load> unit_loads(const Settings& settings, const StrategyFacts& facts,
                              const Chain& chain) {
+  Problems unused;
+  const Mesh mesh = Mesh::build(settings.degrees(facts.world), facts.world, 0, facts.world, unused);
   const auto compute_bytes = static_cast<double>(c10::elementSize(facts.compute_dtype));
   const WorkloadShape shape = assumed_row(settings, chain, compute_bytes);
-  const auto ranks = static_cast<double>(facts.world / settings.pipeline.stages);
-  const auto expert = static_cast<double>(settings.expert);
   std::vector<Load> loads;
   for (int index = 0; index < chain.size(); ++index) {
     const ChainUnit& unit = chain.units()[index];
+    const UnitSpec& spec = unit.unit->spec();
     Load load;
-    for (const ParamSpec& spec : unit.unit->spec().params) {
-      const bool routed = spec.domain == ParamDomain::kExpert;
-      const double elements = static_cast<double>(spec.numel()) / (routed ? expert : 1);
+    for (int param = 0; param < static_cast<int>(spec.params.size()); ++param) {
+      const sharding::ParamCut cut = sharding::cut_of(spec, param, mesh);
+      double ranks = 1;
+      for (const Axis axis : sharding::holder_axes(cut.holders, /*replicas=*/false)) {
+        if (settings.shard_optimizer) ranks *= static_cast<double>(mesh.degree(axis));
+      }
       load.static_bytes +=
-          bytes_of(spec, unit.trainable, elements, routed ? ranks / expert : ranks, compute_bytes);
+          bytes_of(spec.params[param], unit.trainable,
+                   static_cast<double>(cut.pieces.at(0).numel()), ranks, compute_bytes);
     }
     const Cost cost = unit.unit->cost(shape);
-    load.time = cost.flops * chain.passes(index);
-    if (unit.runs_backward) load.open_bytes = cost.activation_bytes;
+    load.time = cost.flops * chain.passes(index) * sharding::work_share(spec, mesh);
+    if (unit.runs_backward)
+      load.open_bytes = cost.activation_bytes * sharding::kept_share(spec, mesh);
     loads.push_back(load);
   }
   return loads;

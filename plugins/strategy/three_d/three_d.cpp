@@ -1,6 +1,11 @@
 #include "three_d.h"
 
+#include <fmt/ranges.h>
+#include <spdlog/logger.h>
+
 #include "keyseat/mutation.h"
+#include "keyseat/row_share.h"
+#include "keyseat/sharding/check_cuts.h"
 
 namespace keyseat_strategy_three_d {
 
@@ -20,8 +25,8 @@ struct ThreeD::Step {
   std::vector<UnitRange> ranges;
 };
 
-ThreeD::ThreeD(const Options& options, const PluginHost& /*host*/)
-    : options_(options), settings_(options), no_params_(&kNoSpecs, {}) {}
+ThreeD::ThreeD(const Options& options, const PluginHost& host)
+    : options_(options), settings_(options), log_(host.log), no_params_(&kNoSpecs, {}) {}
 
 Problems ThreeD::validate(const StrategyFacts& facts, const Chain& chain) const {
   Problems problems = check_degrees(options_, settings_, facts.world, chain);
@@ -32,11 +37,27 @@ Problems ThreeD::validate(const StrategyFacts& facts, const Chain& chain) const 
 
 sharding::LayoutRules ThreeD::layout_rules(const StrategyFacts& facts, const Stages& stages,
                                            int64_t stage) const {
-  return {settings_.min_bytes, facts.compute_dtype, facts.compute_dtype, stages.units_of(stage)};
+  return {settings_.min_bytes, facts.compute_dtype, facts.compute_dtype, stages.units_of(stage),
+          settings_.shard_optimizer};
+}
+
+void ThreeD::report_replicated(const Chain& chain) const {
+  const int64_t tensor = mesh_.degree(Axis::kTensor);
+  std::map<std::string, std::vector<std::string>> units;  // by reason
+  for (const ChainUnit& unit : chain.units()) {
+    const ParamSpec* const param = sharding::replicating_param(unit.unit->spec(), tensor);
+    if (param == nullptr) continue;
+    units[fmt::format("tensor {} does not divide the {} of {} in {}", tensor,
+                      sharding::split_text(*param), param->name, unit.block)]
+        .push_back(unit.name);
+  }
+  for (const auto& [reason, names] : units)
+    log_->info("whole on every tensor rank, since {}: {}", reason, fmt::join(names, ", "));
 }
 
 void ThreeD::place(const StrategyFacts& facts, const Chain& chain, const Mesh& mesh, Comm& comm) {
   chain_ = &chain;
+  mesh_ = mesh;
   device_ = facts.device;
   stage_ = mesh.coordinate(Axis::kPipeline);
   // What refers to the layout goes before it.
@@ -50,7 +71,8 @@ void ThreeD::place(const StrategyFacts& facts, const Chain& chain, const Mesh& m
   Problems problems;
   stages_ = Stages::build(options_, settings_, facts, chain, problems);
   if (!problems.empty()) throw Error(std::move(problems));
-  ranks_ = sharding::RankGroups(mesh, comm);
+  if (facts.rank == 0 && log_ != nullptr) report_replicated(chain);
+  ranks_ = sharding::RankGroups(mesh, comm, settings_.shard_optimizer);
   pipeline_ = settings_.pipeline.stages > 1 ? &comm.group(mesh.group({Axis::kPipeline})) : nullptr;
   layout_ = sharding::ModelLayout::build(chain, layout_rules(facts, stages_, stage_), mesh);
   for (const sharding::BucketLayout& bucket : layout_.buckets) {
@@ -61,8 +83,9 @@ void ThreeD::place(const StrategyFacts& facts, const Chain& chain, const Mesh& m
     groups_.push_back(std::make_unique<sharding::GatherGroup>(
         chain, layout_, static_cast<int>(group), buckets_, ranks_, facts.device));
   }
-  values_ = std::make_unique<ResidentValues>(groups_, layout_, facts.device);
-  sums_ = std::make_unique<GradientSums>(groups_, buckets_, ranks_, facts.device);
+  values_ = std::make_unique<ResidentValues>(groups_, layout_, facts.device, settings_.overlap);
+  sums_ =
+      std::make_unique<GradientSums>(groups_, buckets_, ranks_, facts.device, settings_.overlap);
   ties_ = std::make_unique<TiedStages>(chain, stages_, layout_, buckets_, mesh, comm);
   links_ =
       std::make_unique<StageLinks>(chain, stages_, mesh, comm, facts.compute_dtype, facts.device);
@@ -74,7 +97,15 @@ void ThreeD::schedule(StepPlan plan, Executor& executor) {
   values_->begin();
   if (plan.training) sums_->begin_window();
   std::vector<RowSizes> sizes;
-  for (const Row& row : plan.rows) sizes.emplace_back(row);
+  for (Row& row : plan.rows) {
+    row = share_row(std::move(row), mesh_, settings_.fixed_tokens);
+    if (KEYSEAT_MUTATED("tokens_of_own_rows")) row.facts.shared_tokens = row.facts.counts.tokens;
+    if (KEYSEAT_MUTATED("visual_rows_off_by_one")) {
+      const at::Tensor rows = row.tensors.at("visual_dst");
+      row.tensors.set("visual_dst", rows.add(1).remainder(row.facts.row_tokens()));
+    }
+    sizes.emplace_back(row, mesh_);
+  }
   links_->begin_step(std::move(sizes), plan.training);
   Step step{executor, std::move(plan), {}, {}, stages_.ranges_of(stage_)};
   step.stores.resize(static_cast<size_t>(micro_batches));

@@ -1,5 +1,5 @@
-// Strategy `three_d`: the chain cut into pipeline stages; within a stage the ranks share the data
-// and the experts, and each holds a shard of the optimizer state (ZeRO-1).
+// Strategy `three_d`: the chain cut into pipeline stages; within a stage the ranks share rows,
+// parameters, experts and the data, and each holds a shard of the optimizer state (ZeRO-1).
 #pragma once
 
 #include <memory>
@@ -57,13 +57,21 @@ class ThreeD final : public keyseat::Strategy {
   // The unit's parameter as it lies on this stage, or null.
   keyseat::sharding::Bucket* bucket_of(int unit, int param) const;
   const keyseat::ParamSpec& spec(keyseat::ParamRef owner) const;
+  // Some trained parameter of the block has such holders, on whatever stage.
+  bool trains(const std::string& block, keyseat::sharding::Holders holders) const;
+  // Whose squares add up to those of the parameters with such holders, each element once.
+  std::vector<keyseat::Axis> norm_axes(keyseat::sharding::Holders holders) const;
+  // Says which units tensor ranks do not share, and why.
+  void report_replicated(const keyseat::Chain& chain) const;
   // The whole parameter out of the shards of its owner's stage, on all ranks.
   using ShardOf = const at::Tensor& (*)(const keyseat::sharding::Bucket& bucket, int64_t state);
   at::Tensor read(int unit, int param, ShardOf shard, int64_t state = 0);
 
   const keyseat::Options options_;
   const Settings settings_;
+  const std::shared_ptr<spdlog::logger> log_;  // null in tests
   const keyseat::Chain* chain_ = nullptr;
+  keyseat::Mesh mesh_;
   at::Device device_ = at::kCPU;
   int64_t stage_ = 0;
   Stages stages_;

@@ -10,6 +10,7 @@ namespace keyseat_strategy_three_d {
 using namespace keyseat;
 using sharding::Bucket;
 using sharding::BucketLayout;
+using sharding::Holders;
 
 std::vector<OptimizerShard>& ThreeD::shards(int64_t states) {
   if (!shards_.empty()) return shards_;
@@ -21,35 +22,44 @@ std::vector<OptimizerShard>& ThreeD::shards(int64_t states) {
   return shards_;
 }
 
-std::vector<NormGroup> ThreeD::norm_groups() {
-  const auto trains = [&](const NamedBlock& block, ParamDomain domain) {
-    for (const ChainUnit& unit : chain_->units()) {
-      if (unit.block != block.name || !unit.trainable) continue;
-      for (const ParamSpec& param : unit.unit->spec().params) {
-        if (param.domain == domain) return true;
-      }
+bool ThreeD::trains(const std::string& block, Holders holders) const {
+  for (const ChainUnit& unit : chain_->units()) {
+    if (unit.block != block || !unit.trainable) continue;
+    const UnitSpec& facts = unit.unit->spec();
+    for (int param = 0; param < static_cast<int>(facts.params.size()); ++param) {
+      if (sharding::cut_of(facts, param, mesh_).holders == holders) return true;
     }
-    return false;
-  };
+  }
+  return false;
+}
+
+std::vector<Axis> ThreeD::norm_axes(Holders holders) const {
+  std::vector<Axis> axes = sharding::piece_axes(holders);
+  if (KEYSEAT_MUTATED("norm_of_own_slice") && !axes.empty()) axes.erase(axes.begin());
+  if (settings_.shard_optimizer) {
+    for (const Axis axis : sharding::holder_axes(holders, /*replicas=*/false)) axes.push_back(axis);
+  }
+  if (!KEYSEAT_MUTATED("norm_of_own_stage")) axes.push_back(Axis::kPipeline);
+  return axes;
+}
+
+std::vector<NormGroup> ThreeD::norm_groups() {
   std::vector<NormGroup> groups;
   for (const NamedBlock& block : chain_->blocks()) {
-    for (const ParamDomain domain : {ParamDomain::kDense, ParamDomain::kExpert}) {
+    for (const Holders holders : sharding::kAllHolders) {
       // On every rank, whatever its stage holds.
-      if (!trains(block, domain)) continue;
+      if (!trains(block.name, holders)) continue;
       NormGroup group;
       group.block = block.name;
-      group.axes = domain == ParamDomain::kExpert
-                       ? std::vector<Axis>{Axis::kExpert, Axis::kExpertData, Axis::kPipeline}
-                       : std::vector<Axis>{Axis::kShard, Axis::kPipeline};
+      group.axes = norm_axes(holders);
       for (const auto& bucket : buckets_) {
         const BucketLayout& layout = bucket->layout();
         const bool counts = layout.owned || KEYSEAT_MUTATED("norm_of_all_copies");
-        if (layout.block != block.name || layout.domain != domain || !layout.trained || !counts)
+        if (layout.block != block.name || layout.holders != holders || !layout.trained || !counts)
           continue;
         group.gradients.push_back(bucket->gradient());
         group.masters.push_back(bucket->master());
       }
-      if (KEYSEAT_MUTATED("norm_of_own_stage")) group.axes.pop_back();
       if (KEYSEAT_MUTATED("no_norm_without_shards") && group.gradients.empty()) continue;
       groups.push_back(std::move(group));
     }
@@ -77,8 +87,8 @@ at::Tensor ThreeD::read(int unit, int param, ShardOf shard, int64_t state) {
   const Bucket* const bucket = bucket_of(owner.unit, owner.param);
   at::Tensor value;
   if (bucket != nullptr) {
-    value = bucket->read(shard(*bucket, state), layout_.places[owner.unit][owner.param].slice,
-                         spec(owner), ranks_);
+    value =
+        bucket->read(shard(*bucket, state), layout_.places[owner.unit][owner.param].slice, ranks_);
   } else {
     value = at::empty(spec(owner).shape, at::TensorOptions().dtype(at::kFloat).device(device_));
   }
@@ -169,7 +179,9 @@ MemoryEstimate ThreeD::estimate(const StrategyFacts& facts, const Chain& chain,
   for (int chunk = 0; chunk < stages.chunks(); ++chunk) {
     if (open[chunk] == 0) continue;
     for (int unit = stages.range(chunk).first; unit < stages.range(chunk).last; ++unit) {
-      const double kept = chain.units()[unit].unit->cost(shape).activation_bytes;
+      const Unit& work = *chain.units()[unit].unit;
+      const double kept =
+          work.cost(shape).activation_bytes * sharding::kept_share(work.spec(), mesh);
       if (chain.units()[unit].runs_backward)
         bytes.activations += static_cast<double>(open[chunk]) * kept;
       // While a unit runs backward, the gradients of what it kept come on top.

@@ -7,7 +7,6 @@
 
 using namespace keyseat;
 using namespace keyseat::test;
-using keyseat::testing::check_problem;
 using keyseat::testing::make_plugin;
 using keyseat::testing::Values;
 using keyseat::testing::with;
@@ -16,10 +15,6 @@ namespace {
 
 Values degrees(int64_t pipeline, int64_t chunks = 1, int64_t expert = 1) {
   return {{"pipeline", pipeline}, {"virtual", chunks}, {"expert", expert}};
-}
-
-Problems problems_of(const Values& options, int64_t world, const Chain& chain) {
-  return make_plugin<Strategy>("three_d", options)->validate(facts_of(0, world), chain);
 }
 
 // One rank of a world whose ranks are threads, made before them.
@@ -90,81 +85,15 @@ std::vector<Row> rows_of(const Chain& chain, int64_t count) {
   return rows;
 }
 
-size_t bytes_of_states(std::vector<OptimizerShard>& shards) {
-  std::map<const void*, size_t> storages;  // a storage holds the states of many shards
-  for (const OptimizerShard& shard : shards) {
-    for (const at::Tensor& state : shard.state)
-      storages[state.storage().data()] = state.storage().nbytes();
-  }
-  size_t bytes = 0;
-  for (const auto& [data, size] : storages) bytes += size;
-  return bytes;
-}
-
 }  // namespace
 
-TEST_CASE("three_d: layouts that cannot be are refused at their options, all at once") {
-  const Chain chain = testing::chain_of(testing::small_blocks());
-  check_problem(problems_of(degrees(3), 4, chain), Code::kC4Combination,
-                "pipeline 3 does not divide the 4 ranks of the run");
-  check_problem(problems_of(degrees(2, 1, 4), 4, chain), Code::kC4Combination,
-                "expert 4 does not divide the 2 ranks of a stage (4 ranks / pipeline 2)");
-  check_problem(problems_of(degrees(2, 1, 3), 6, chain), Code::kC4Combination,
-                "expert 3 does not divide the 4 experts");
-  check_problem(problems_of(degrees(1, 2), 2, chain), Code::kC4Combination,
-                "virtual is 2, but pipeline is 1");
-  check_problem(problems_of(degrees(4, 4), 4, chain), Code::kC4Combination,
-                "pipeline 4 x virtual 4 = 16 chunks, but the chain has 12 units");
-  CHECK(problems_of(degrees(3, 2, 3), 4, chain).size() == 2);  // the ranks, and the experts
-  const Chain dense = testing::chain_of(testing::small_blocks({{"num_experts", int64_t{0}}}));
-  check_problem(problems_of(degrees(1, 1, 2), 2, dense), Code::kC4Combination, "no routed experts");
-
-  const auto cut = [&](std::vector<std::string> units) {
-    return problems_of(with(degrees(3), {{"stages", std::move(units)}}), 3, chain);
-  };
-  CHECK(cut({"vision.blocks.1", "decoder.layers.1"}).empty());
-  check_problem(cut({"vision.blocks.1", "decoder.layers.9"}), Code::kC4Combination,
-                "there is no unit \"decoder.layers.9\"");
-  check_problem(cut({"decoder.layers.1", "vision.blocks.1"}), Code::kC4Combination,
-                "\"vision.blocks.1\" does not stand behind \"decoder.layers.1\"");
-  check_problem(cut({"vision.patch_embed", "decoder.layers.1"}), Code::kC4Combination,
-                "\"vision.patch_embed\" does not stand behind");
-  check_problem(cut({"decoder.layers.1"}), Code::kC4Combination,
-                "stages names 1 units, but pipeline 3 x virtual 1 = 3 chunks need 2");
-  check_problem(problems_of(with(degrees(2), {{"stage_bytes", int64_t{1000}}}), 2, chain),
-                Code::kC4Combination, "no split of the 12 units into 2 chunks fits");
-
-  // A mesh can be built all the same, so that the mistake is reported once.
-  Problems problems;
-  Mesh::build(make_plugin<Strategy>("three_d", degrees(3))->degrees(4), 4, 0, 4, problems);
-  CHECK(problems.empty());
-}
-
-TEST_CASE("three_d: optimizer states are shared out over the ranks of a stage, as estimated") {
-  constexpr size_t kWorld = 6, kPerStage = 3;
-  Ranks ranks = ranks_of(degrees(2), kWorld);
-  std::array<size_t, kWorld> bytes{};
-  std::array<double, kWorld> estimated{};
-  std::array<size_t, 2> whole{};  // by stage: of all its parameters
-  run(ranks, [&](size_t index, Rank& rank, ThreadComm&) {
-    bytes[index] = bytes_of_states(rank.strategy->shards(2));
-    estimated[index] = rank.strategy->estimate(rank.facts, rank.chain, {}, 2).optimizer;
-    if (index % kPerStage != 0) return;
-    for (int unit = 0; unit < rank.chain.size(); ++unit) {
-      if (rank.strategy->before_forward(unit, false).size() == 0) continue;
-      for (const ParamSpec& param : rank.chain.units()[unit].unit->spec().params)
-        whole[index / kPerStage] += 2 * sizeof(float) * static_cast<size_t>(param.numel());
-    }
+TEST_CASE("three_d: a row that is longer than fixed_tokens ends the step with C3") {
+  Ranks ranks = ranks_of({{"fixed_tokens", int64_t{8}}}, 1);
+  run(ranks, [&](size_t, Rank& rank, ThreadComm&) {
+    StepPlan plan;
+    plan.rows = rows_of(rank.chain, 1);
+    CHECK_THROWS_WITH_AS(rank.schedule(std::move(plan)), doctest::Contains("8"), Error);
   });
-  for (size_t rank = 0; rank < kWorld; ++rank) {
-    CAPTURE(rank);
-    CHECK(static_cast<double>(bytes[rank]) == estimated[rank]);
-    // A third, and what fills parameters up to 64 bytes and shards to equal sizes.
-    const double share =
-        static_cast<double>(bytes[rank]) / static_cast<double>(whole[rank / kPerStage]);
-    CHECK(share >= 1.0 / kPerStage);
-    CHECK(share < 1.1 / kPerStage);
-  }
 }
 
 TEST_CASE("three_d: copies of a tied parameter on two stages stay bitwise equal") {

@@ -2,6 +2,7 @@
 
 #include "keyseat/interfaces/dispatcher.h"
 #include "keyseat/interfaces/optimizer.h"
+#include "keyseat/sharding/cut.h"
 #include "tools/keyseat/chain/meta_row.h"
 #include "tools/keyseat/layout/layout_facts.h"
 #include "train/build_chain.h"
@@ -28,10 +29,12 @@ void add_unit(const Chain& chain, int index, const Mesh& mesh, const WorkloadSha
   const ChainUnit& unit = chain.units()[index];
   if (stage.units++ == 0) stage.first_unit = unit.name;
   stage.last_unit = unit.name;
-  stage.flops += unit.unit->cost(shape).flops * chain.passes(index);
-  for (const ParamSpec& param : unit.unit->spec().params) {
-    const bool routed = param.domain == ParamDomain::kExpert;
-    stage.parameters += param.numel() / (routed ? mesh.degree(Axis::kExpert) : 1);
+  const UnitSpec& spec = unit.unit->spec();
+  stage.flops +=
+      unit.unit->cost(shape).flops * chain.passes(index) * sharding::work_share(spec, mesh);
+  for (int param = 0; param < static_cast<int>(spec.params.size()); ++param) {
+    // Of the first place, which no other exceeds.
+    stage.parameters += sharding::cut_of(spec, param, mesh).pieces.at(0).numel();
   }
 }
 
@@ -42,7 +45,6 @@ LayoutFacts collect(const RunConfig& config, Registry& registry, int64_t world,
   const auto strategy = create<Strategy>(config, registry, config.strategy);
   const auto dispatcher = create<Dispatcher>(config, registry, config.dispatcher);
   const auto optimizer = create<Optimizer>(config, registry, config.optimizer);
-  const Chain chain = train::build_chain(config, registry);
 
   StrategyFacts facts;
   facts.world = world;
@@ -54,6 +56,7 @@ LayoutFacts collect(const RunConfig& config, Registry& registry, int64_t world,
   LayoutFacts found;
   Problems problems;
   found.mesh = Mesh::build(strategy->degrees(world), world, 0, facts.ranks_per_node, problems);
+  const Chain chain = train::build_chain(config, registry, found.mesh);
   for (Problem& problem : strategy->validate(facts, chain)) problems.push_back(std::move(problem));
   for (Problem& problem :
        train::check_dispatcher(chain, *dispatcher, found.mesh, config.dispatcher.where))

@@ -43,8 +43,9 @@ std::string layout_text(const LayoutFacts& facts) {
         stage == facts.slowest && facts.stages.size() > 1 ? "  slowest" : "");
   }
   text +=
-      "\nparameters: of a stage's units, with the experts of one rank; static: bytes of one rank "
-      "for parameters, gradients and optimizer state\n";
+      "\nof one rank of a stage: the parameters that it computes with; static: bytes for "
+      "parameters, "
+      "gradients and optimizer state; its work on a row\n";
   return text;
 }
 

@@ -14,8 +14,8 @@ namespace keyseat::tool::layout {
 struct StageFacts {
   std::string first_unit, last_unit;
   int64_t units = 0;
-  int64_t parameters = 0;  // of its units, with the experts of one rank
-  double flops = 0;        // forward and backward of one row
+  int64_t parameters = 0;  // of its units, that one rank computes with
+  double flops = 0;        // of one rank: its share of a row, forward and backward
   MemoryEstimate memory;   // of one of its ranks
   double static_bytes() const { return memory.parameters + memory.gradients + memory.optimizer; }
 };

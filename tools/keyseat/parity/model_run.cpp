@@ -22,7 +22,7 @@ class Runner {
         update_(session.chain(), session.strategy(), session.optimizer(),
                 session.config().factors) {
     run_.aux_weight = session.config().loss.aux_weight;
-    run_.ranks = session.mesh().world();
+    run_.mesh = session.mesh();
   }
 
   ModelRun run(int64_t updates) {

@@ -48,7 +48,7 @@ struct ModelRun {
   NamedTensors before, after;  // masters
   std::vector<StepFigures> steps;
   double aux_weight = 0;
-  int64_t ranks = 1;
+  Mesh mesh;
 };
 
 // `updates`: optimizer steps to take; the loss is evaluated once more behind the last one.

@@ -37,6 +37,7 @@ std::vector<TapName> known_taps(const Chain& chain) {
   std::vector<TapName> taps;
   for (const ChainUnit& unit : chain.units()) {
     const std::string& name = unit.name;
+    const size_t before = taps.size();
     if (name == "vision.patch_embed") {
       taps.push_back({name + ".projected", "patch_embed", TapKind::kPatches});
       taps.push_back({name + ".hidden", "embed", TapKind::kPatches});
@@ -54,6 +55,10 @@ std::vector<TapName> known_taps(const Chain& chain) {
       taps.push_back({name + ".normed", "final_norm", TapKind::kHidden});
       taps.push_back({name + ".logits", "logits", TapKind::kLogits});
       taps.push_back({name + ".per_token_loss", "per_token_loss", TapKind::kLogits});
+    }
+    for (size_t i = before; i < taps.size(); ++i) {
+      const bool whole = taps[i].output == "logits";  // of all rows, on every rank
+      taps[i].layout = whole ? Layout::kWhole : unit.unit->spec().layout;
     }
   }
   return taps;

@@ -22,6 +22,7 @@ struct TapName {
   std::string tap, output;
   TapKind kind;
   std::string partner = {};
+  Layout layout = Layout::kWhole;  // of its rows
 };
 
 // Every tap that the chain's units must give, in chain order.

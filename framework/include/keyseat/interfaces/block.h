@@ -48,6 +48,9 @@ struct UnitSpec {
   // line of a run; empty: natural routing.
   std::string routing;
   bool capacity_pad = false;  // MoE units: plans ask the dispatcher for blocks of one size
+  // Which rows its parameters meet on a rank. The gradient of a parameter is summed over the axes
+  // that split them; over other axes it is equal on all ranks, and counted once.
+  Layout layout = Layout::kWhole;
   DimSymbol rows = DimSymbol::kT;  // what it works on: a unit whose rows are 0 on all ranks in a
                                    // step is not stepped
 };

@@ -15,12 +15,14 @@
 
 namespace keyseat {
 
-inline constexpr int kOptimizerAbi = 1;
+inline constexpr int kOptimizerAbi = 2;
 
 struct OptimizerShard {
   const ParamSpec* spec = nullptr;
-  std::string name;               // global name of the parameter
-  int64_t begin = 0, end = 0;     // element range of the flattened parameter
+  std::string name;  // global name of the parameter
+  // Element range of the flattened parameter. Of a parameter whose piece on this rank is not one
+  // range of it (rows are cut, ParamSpec::split): of the flattened piece.
+  int64_t begin = 0, end = 0;
   at::Tensor master;              // [end - begin], updated in place
   at::Tensor grad;                // [end - begin], read only
   std::vector<at::Tensor> state;  // one per state_names(), zero at the start, updated in place

@@ -21,7 +21,7 @@
 
 namespace keyseat {
 
-inline constexpr int kStrategyAbi = 5;
+inline constexpr int kStrategyAbi = 6;
 
 // What a strategy may know before anything is allocated.
 struct StrategyFacts {
@@ -63,7 +63,8 @@ class KEYSEAT_API Strategy : public UnitEvents {
   // Allocates and initialises (ParamSpec::init, a function of seed and name).
   virtual void place(const StrategyFacts& facts, const Chain& chain, const Mesh& mesh,
                      Comm& comm) = 0;
-  // Forward (and backward when training) of all rows through the executor.
+  // Forward (and backward when training) of all rows through the executor, which is given this
+  // rank's share of each (keyseat/row_share.h) where context or tensor ranks have the same rows.
   virtual void schedule(StepPlan plan, Executor& executor) = 0;
   virtual void finish() = 0;  // gradient reductions still open, tied sums
   // Optimizer shards of the trained parameters; their `state` has `states` zero tensors, allocated

@@ -12,8 +12,8 @@ namespace keyseat::sharding {
 
 // The part of a slice that lies in this rank's shard.
 struct OwnRange {
-  int64_t in_shard = 0;   // first element of the shard
-  int64_t in_global = 0;  // first element of the flattened global parameter
+  int64_t in_shard = 0;  // first element of the shard
+  int64_t in_slice = 0;  // first element of the slice
   int64_t count = 0;
 };
 
@@ -43,8 +43,7 @@ class Bucket {
 
   OwnRange own_range(int slice) const;
   // The whole parameter in global shape on every rank that asks: on all of them or on none.
-  at::Tensor read(const at::Tensor& shard, int slice, const ParamSpec& spec,
-                  const RankGroups& groups) const;
+  at::Tensor read(const at::Tensor& shard, int slice, const RankGroups& groups) const;
   // Each rank takes its part out of the whole parameter.
   void write(const at::Tensor& shard, int slice, const at::Tensor& value) const;
   // Optimizer shards of its slices, as far as they lie here.

@@ -23,7 +23,8 @@ class GatherGroup {
   void finish_gather();
   void release(char* poison);
 
-  // Buckets whose gradient units cannot add into the shard itself.
+  const std::vector<std::unique_ptr<GatheredBucket>>& buckets() const { return buckets_; }
+  // Those whose gradient units cannot add into the shard itself.
   const std::vector<GatheredBucket*>& reduced() const { return reduced_; }
   // The whole gradients lie here, behind one another.
   void place_gradients(const at::Tensor& memory);

@@ -7,6 +7,7 @@
 
 #include "keyseat/chain.h"
 #include "keyseat/mesh.h"
+#include "keyseat/sharding/cut.h"
 
 namespace keyseat::sharding {
 
@@ -14,26 +15,30 @@ namespace keyseat::sharding {
 struct LayoutRules {
   int64_t min_bytes = 0;  // of a gather group: neighbouring units are merged until they have it
   at::ScalarType compute_dtype = at::kFloat, gather_dtype = at::kFloat;
-  std::vector<bool> here;  // by unit: this rank runs it; empty: it runs all of them
+  std::vector<bool> here = {};  // by unit: this rank runs it; empty: it runs all of them
+  // Each holder of a piece has a shard of its master, gradient and states; else the whole of them.
+  bool sharded = true;
 };
 
-// A parameter in a bucket. Of an expert parameter, the slice of this rank's experts.
+// This rank's piece of a parameter, in a bucket.
 struct Slice {
   ParamRef ref;                  // its owner
-  std::vector<int64_t> shape;    // local
+  ParamCut cut;                  // as its first user here is cut; that of all users is the same
+  std::vector<int64_t> shape;    // of the piece
   int64_t begin = 0, count = 0;  // elements of the bucket
-  int64_t first = 0;             // where it starts in the flattened global parameter
+
+  Piece piece() const { return cut.pieces.at(cut.place); }
 };
 
-// A flat buffer of one dtype and domain that is cut into equal shards. A group has at most one of
-// each; a parameter that other groups use too (tied) has a bucket of its own.
+// A flat buffer of one dtype whose parameters have the same holders, cut into equal shards. A group
+// has at most one of each; a parameter that other groups use too (tied) has a bucket of its own.
 struct BucketLayout {
   int group = -1;
   std::string block;
   bool trained = false;
   bool owned = true;  // false: its owner's unit runs on other ranks, these shards follow theirs
   bool keep_fp32 = false;
-  ParamDomain domain = ParamDomain::kDense;
+  Holders holders = Holders::kStage;
   at::ScalarType gather_dtype = at::kFloat, compute_dtype = at::kFloat;
   std::vector<Slice> slices;      // each begins at a multiple of 64 bytes
   int64_t elements = 0;           // a multiple of `shards`, padding included

@@ -1,31 +1,34 @@
 // The groups of ranks that a rank shares parameters with.
 #pragma once
 
+#include <array>
+
 #include "keyseat/interfaces/comm.h"
 #include "keyseat/mesh.h"
-#include "keyseat/params.h"
+#include "keyseat/sharding/cut.h"
 
 namespace keyseat::sharding {
 
 // A null group is one of this rank alone: nothing travels.
 struct RankGroups {
+  // Of the parameters with one kind of holders.
   struct Domain {
     CommGroup* shard = nullptr;  // hold the shards of one bucket
     // The same ranks, for gathers of units' parameters: they neither queue behind what the
     // computation waits for, nor in front of it.
     CommGroup* gather = nullptr;
     CommGroup* replicate = nullptr;  // hold equal shards
+    CommGroup* pieces = nullptr;     // hold the pieces of one parameter, by place
   };
-  Domain dense, expert;
-  CommGroup* expert_slices = nullptr;  // hold the experts of one parameter
 
   RankGroups() = default;
-  // Makes the groups, in the same order on every rank.
-  RankGroups(const Mesh& mesh, Comm& comm);
+  // Makes the groups, in the same order on every rank. `sharded`: as LayoutRules has it.
+  RankGroups(const Mesh& mesh, Comm& comm, bool sharded = true);
 
-  const Domain& of(ParamDomain domain) const {
-    return domain == ParamDomain::kExpert ? expert : dense;
-  }
+  const Domain& of(Holders holders) const { return domains_[static_cast<size_t>(holders)]; }
+
+ private:
+  std::array<Domain, std::size(kAllHolders)> domains_;
 };
 
 }  // namespace keyseat::sharding

@@ -1,0 +1,263 @@
+// Layouts of rows over context and tensor ranks: shares and conversions on ranks as threads, and a
+// block that declares no layout among those that do. Legend: T row tokens, V visual tokens, P
+// patches, H hidden.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <doctest/doctest.h>
+
+#include "keyseat/nn/attention.h"
+#include "keyseat/row_share.h"
+#include "tests/ranks/layout_run.h"
+#include "tests/ranks/thread_comm.h"
+#include "train/test_units.h"
+
+namespace keyseat::test::row_layouts {
+namespace {
+
+using testing::Values;
+
+struct Group {
+  int64_t context, tensor;
+  bool sequence_parallel;
+};
+
+const std::vector<Group> kGroups{{1, 2, true}, {2, 1, false}, {2, 2, false},
+                                 {2, 2, true}, {4, 1, false}, {1, 4, true}};
+
+Mesh mesh_of(const Group& group, int64_t rank) {
+  MeshDegrees degrees;
+  degrees.context = group.context;
+  degrees.tensor = group.tensor;
+  degrees.sequence_parallel = group.sequence_parallel;
+  const int64_t world = group.context * group.tensor;
+  Problems problems;
+  Mesh mesh = Mesh::build(degrees, world, rank, world, problems);
+  REQUIRE(problems_text(problems) == "");
+  return mesh;
+}
+
+Row packed_row(const Chain& chain, const std::vector<SampleShape>& shapes) {
+  std::vector<Sample> samples;
+  for (const SampleShape& shape : shapes) {
+    const auto id = static_cast<int64_t>(samples.size());
+    samples.push_back(testing::small_sample(id, shape.text, shape.image, chain.input()));
+  }
+  data::PackOptions options;
+  options.input = chain.input();
+  std::vector<const Sample*> pointers;
+  for (const Sample& sample : samples) pointers.push_back(&sample);
+  return data::pack(pointers, options);
+}
+
+const std::vector<std::vector<SampleShape>> kShapes{
+    {}, {{1, false}}, {{3, true}, {4, false}}, {{1, true}, {2, true}, {6, false}, {5, true}}};
+
+// A block that declares no layout: two units whose rows depend on other rows.
+NamedBlock plain_block(bool moe) {
+  constexpr int64_t kWidth = 20;
+  const auto weights = [] {
+    std::vector<ParamSpec> params{testing::param("w", {kWidth, kWidth}),
+                                  testing::param("b", {kWidth})};
+    params[1].init = {Init::Kind::kZeros, 0};
+    return params;
+  };
+  const auto apply = [](const at::Tensor& x, const Params& p) {
+    return (testing::linear(x, p.at("w")) + p.at("b").value()).tanh();
+  };
+  const TensorSpec merged = testing::spec("vision.merged", {DimSymbol::kV, Dim(kWidth)});
+  const TensorSpec hidden = testing::spec("hidden", {DimSymbol::kT, Dim(kWidth)});
+  std::vector<testing::FunctionBlock::Part> parts{
+      {testing::unit_spec("merged", weights(), {merged}, {merged}, "", DimSymbol::kV),
+       [apply](const Params& p, const Tensors& in, StepContext&) {
+         const at::Tensor x_VH = in.at("vision.merged");
+         return Tensors{{"vision.merged", x_VH + apply(x_VH.sum(0, true), p)}};
+       }}};
+  // Behind the first layer: a unit stands behind the writer of a name that one unit writes.
+  if (moe) {
+    parts.push_back({testing::unit_spec("hidden", weights(), {hidden}, {hidden}, "router.stats.0"),
+                     [apply](const Params& p, const Tensors& in, StepContext& context) {
+                       const at::Tensor x_TH = in.at("hidden");
+                       const at::Tensor x_T1H = x_TH.unsqueeze(1);
+                       const at::Tensor mixed_TH =
+                           nn::varlen_attention(x_T1H, x_T1H, x_T1H, context.row().cu_seqlens, true,
+                                                1.0, context.kernels())
+                               .squeeze(1);
+                       return Tensors{{"hidden", x_TH + apply(mixed_TH, p)}};
+                     }});
+  }
+  return testing::block("plain", std::move(parts));
+}
+
+LayoutModel model_with_plain_block(bool moe) {
+  LayoutModel model;
+  model.blocks = [moe] {
+    const Values dense{{"num_experts", int64_t{0}}};
+    std::vector<NamedBlock> blocks = testing::small_blocks(moe ? Values() : dense);
+    blocks.insert(blocks.begin() + 2, plain_block(moe));  // in front of the decoder
+    return blocks;
+  };
+  return model;
+}
+
+std::vector<std::string> conversions_of(const Chain& chain) {
+  std::vector<std::string> found;
+  for (const ChainUnit& unit : chain.units()) {
+    if (unit.unit->spec().name.starts_with("convert.")) found.push_back(unit.name);
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("row layouts: the shares of all ranks make the whole again, on each of them") {
+  const Chain chain = testing::chain_of(testing::small_blocks());
+  for (const Group& group : kGroups) {
+    for (const auto& shapes : kShapes) {
+      CAPTURE(group.context);
+      CAPTURE(group.tensor);
+      CAPTURE(shapes.size());
+      ThreadWorldOptions options;
+      options.world = group.context * group.tensor;
+      ThreadWorld(options).run([&](int64_t rank, ThreadComm& comm) {
+        const Mesh mesh = mesh_of(group, rank);
+        const Row packed = packed_row(chain, shapes);
+        const RowFacts facts = share_row(packed, mesh).facts;
+        const auto check = [&](Layout layout, DimSymbol rows, int64_t size) {
+          for (const at::ScalarType dtype : {at::kFloat, at::kLong}) {
+            const at::Tensor whole = at::arange(3 * size, dtype).view({size, 3});
+            const at::Tensor turned = whole.t().contiguous();
+            const at::Tensor share = own_share(whole, layout, rows, 0, facts, mesh);
+            CHECK(at::equal(whole_of(share, layout, rows, 0, facts, mesh, comm), whole));
+            const at::Tensor column_share = own_share(turned, layout, rows, 1, facts, mesh);
+            CHECK(at::equal(whole_of(column_share, layout, rows, 1, facts, mesh, comm), turned));
+          }
+        };
+        check(Layout::kRows, DimSymbol::kT, facts.share.row_tokens);
+        check(Layout::kContextRows, DimSymbol::kT, facts.share.row_tokens);
+        check(Layout::kRows, DimSymbol::kV, packed.facts.counts.visual_tokens);
+        check(Layout::kImages, DimSymbol::kV, packed.facts.counts.visual_tokens);
+        check(Layout::kImages, DimSymbol::kP, packed.facts.counts.patches);
+        check(Layout::kImages, DimSymbol::kN, packed.facts.counts.images);
+        check(Layout::kWhole, DimSymbol::kT, facts.share.row_tokens);
+      });
+    }
+  }
+}
+
+TEST_CASE("row layouts: conversions have shapes on meta tensors") {
+  const Chain chain = testing::chain_of(testing::small_blocks(), {}, mesh_of({2, 2, true}, 3));
+  const Mesh mesh = mesh_of({2, 2, true}, 3);
+  const Row row = share_row(packed_row(chain, kShapes.back()), mesh);
+  const auto comm = testing::make_plugin<Comm>("self");
+  for (const ChainUnit& unit : chain.units()) {
+    if (!unit.unit->spec().name.starts_with("convert.")) continue;
+    StepContext::State state;
+    state.unit = unit.name;
+    state.row = &row.facts;
+    state.mesh = &mesh;
+    state.comm = comm.get();
+    StepContext context(state);
+    const std::string& name = unit.unit->spec().reads[0].name;
+    const at::Tensor images_VH =
+        at::empty({row.facts.counts.visual_tokens, 20}, at::TensorOptions().device(at::kMeta))
+            .set_requires_grad(true);
+    const at::Tensor rows_VH = unit.unit->forward({}, {{name, images_VH}}, context).at(name);
+    CHECK(rows_VH.sizes() ==
+          at::IntArrayRef{static_cast<int64_t>(row.facts.share.own_visual.size()), 20});
+    rows_VH.sum().backward();
+    CHECK(images_VH.grad().sizes() == images_VH.sizes());
+  }
+}
+
+TEST_CASE("row layouts: the small model converts what goes from images to rows") {
+  const auto conversions = [](const Group& group) {
+    return conversions_of(testing::chain_of(testing::small_blocks(), {}, mesh_of(group, 0)));
+  };
+  const std::vector<std::string> all{"projector.convert.deepstack.0",
+                                     "projector.convert.deepstack.1",
+                                     "projector.convert.vision.merged"};
+  CHECK(conversions({1, 1, false}).empty());
+  CHECK(conversions({1, 2, false}).empty());
+  CHECK(conversions({1, 2, true}) == all);
+  CHECK(conversions({2, 1, false}) == all);
+  CHECK(conversions({2, 2, true}) == all);
+}
+
+TEST_CASE("row layouts: a block without layouts trains the same, its gradients counted once") {
+  const auto with_plain = [](const Group& group) {
+    return conversions_of(
+        testing::chain_of(model_with_plain_block(true).blocks(), {}, mesh_of(group, 0)));
+  };
+  CHECK(with_plain({2, 1, false}) ==
+        std::vector<std::string>{"projector.convert.deepstack.0", "projector.convert.deepstack.1",
+                                 "projector.convert.vision.merged", "plain.convert.vision.merged",
+                                 "decoder.convert.hidden", "plain.convert.hidden"});
+
+  struct Run {
+    const char* name;
+    int64_t world;
+    Values options;
+    const char* recompute = "none";
+    Values recompute_options = {};
+    bool moe = true;
+  };
+  const Values tensor{{"tensor", int64_t{2}}}, context{{"context", int64_t{2}}};
+  const Values pipeline{{"pipeline", int64_t{2}}};
+  // Regions with collectives inside, which run again with them.
+  const Values regions{{"regions", std::vector<std::string>{"attn", "mlp", "moe", "vision_attn",
+                                                            "vision_mlp", "projector"}}};
+  std::map<bool, LayoutResult> oracles;
+  for (const Run& layout : {Run{"tensor 2", 2, tensor}, Run{"context 2", 2, context},
+                            Run{"context 2 x tensor 2", 4, testing::with(tensor, context)},
+                            Run{"pipeline 2 x tensor 2", 4, testing::with(tensor, pipeline)},
+                            Run{"context 2, units run again", 2, context, "full"},
+                            Run{"context 2 x tensor 2, regions run again", 4,
+                                testing::with(tensor, context), "selective", regions},
+                            Run{"tensor 2 without slices of rows",
+                                2,
+                                testing::with(tensor, {{"sequence_parallel", false}}),
+                                "none",
+                                {},
+                                false}}) {
+    CAPTURE(layout.name);
+    const LayoutModel model = model_with_plain_block(layout.moe);
+    const auto [oracle, fresh] = oracles.try_emplace(layout.moe);
+    if (fresh) oracle->second = run_layout({}, model, mixed_step());
+    LayoutChoice choice;
+    choice.world = layout.world;
+    choice.strategy = "three_d";
+    choice.strategy_options = layout.options;
+    choice.recompute = layout.recompute;
+    choice.recompute_options = layout.recompute_options;
+    const LayoutDifference difference =
+        compare_layouts(run_layout(choice, model, mixed_step()), oracle->second);
+    CHECK_MESSAGE(difference.within_limits(), difference.text());
+  }
+}
+
+TEST_CASE("row layouts: a block without layouts that reads the batch is refused") {
+  LayoutModel model;
+  model.blocks = [] {
+    std::vector<NamedBlock> blocks = testing::small_blocks();
+    const TensorSpec hidden = testing::spec("hidden", {DimSymbol::kT, Dim(20)});
+    blocks.push_back(testing::block(
+        "plain",
+        {{testing::unit_spec("u", {}, {hidden, testing::spec("tokens", {DimSymbol::kT}, at::kLong)},
+                             {hidden}, "router.stats.0"),
+          nullptr}}));
+    return blocks;
+  };
+  LayoutChoice choice;
+  choice.world = 2;
+  choice.strategy = "three_d";
+  choice.strategy_options = {{"context", int64_t{2}}};
+  const Problems problems = layout_problems(choice, model);
+  REQUIRE(problems.size() == 1);
+  CHECK(problems[0].code == Code::kC4Combination);
+  CHECK(problems[0].text().find("unit plain.u (block/plain) reads the whole of \"tokens\"") !=
+        std::string::npos);
+}
+
+}  // namespace keyseat::test::row_layouts
