@@ -91,6 +91,10 @@ void ThreeD::place(const StrategyFacts& facts, const Chain& chain, const Mesh& m
       std::make_unique<StageLinks>(chain, stages_, mesh, comm, facts.compute_dtype, facts.device);
 }
 
+void ThreeD::pad(std::vector<Row>& rows) const {
+  for (Row& row : rows) pad_row(row, mesh_, settings_.fixed_tokens);
+}
+
 void ThreeD::schedule(StepPlan plan, Executor& executor) {
   const auto micro_batches = static_cast<int64_t>(plan.rows.size());
   const auto actions = stage_actions(settings_.pipeline, micro_batches, stage_, plan.training);

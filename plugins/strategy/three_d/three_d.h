@@ -24,6 +24,7 @@ class ThreeD final : public keyseat::Strategy {
                              const keyseat::Chain& chain) const override;
   void place(const keyseat::StrategyFacts& facts, const keyseat::Chain& chain,
              const keyseat::Mesh& mesh, keyseat::Comm& comm) override;
+  void pad(std::vector<keyseat::Row>& rows) const override;
   void schedule(keyseat::StepPlan plan, keyseat::Executor& executor) override;
   void finish() override;
   std::vector<keyseat::OptimizerShard>& shards(int64_t states) override;

@@ -234,3 +234,56 @@ TEST_CASE(
     before = begun;
   }
 }
+
+namespace {
+
+// Units whose sums were still on their way behind their last backward: what a Work has not
+// delivered reads NaN.
+class OpenSums final : public UnitEvents {
+ public:
+  explicit OpenSums(Rank& rank) : rank_(rank) {}
+  const Params& before_forward(int unit, bool training) override {
+    return rank_.strategy->before_forward(unit, training);
+  }
+  void after_forward(int unit) override { rank_.strategy->after_forward(unit); }
+  const Params& before_backward(int unit) override { return rank_.strategy->before_backward(unit); }
+  void after_backward(int unit) override {
+    rank_.strategy->after_backward(unit);
+    bool has_shard = false, is_open = false;
+    for (const OptimizerShard& shard : rank_.strategy->shards(2)) {
+      if (!shard.name.starts_with(rank_.chain.units()[unit].name + ".")) continue;
+      has_shard = true;
+      is_open |= shard.grad.isnan().any().item<bool>();
+    }
+    open += is_open ? 1 : 0;
+    done += has_shard && !is_open ? 1 : 0;
+  }
+  int open = 0, done = 0;
+
+ private:
+  Rank& rank_;
+};
+
+}  // namespace
+
+TEST_CASE("three_d: without overlap a unit's gradients are summed before the next unit runs") {
+  for (const bool overlap : {true, false}) {
+    CAPTURE(overlap);
+    Ranks ranks = ranks_of({{"min_bytes", int64_t{0}}, {"overlap", overlap}}, 2);
+    std::array<int, 2> open{}, done{};
+    run(ranks, [&](size_t index, Rank& rank, ThreadComm& comm) {
+      OpenSums events(rank);
+      rank.connect(comm, events);
+      StepPlan plan;
+      plan.rows = rows_of(rank.chain, 1);
+      rank.schedule(std::move(plan));
+      rank.strategy->finish();
+      open[index] = events.open;
+      done[index] = events.done;
+    });
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      CHECK((overlap ? open[rank] : done[rank]) == ranks[0]->chain.size());
+      CHECK((overlap ? done[rank] : open[rank]) == 0);
+    }
+  }
+}
