@@ -122,11 +122,9 @@ variable_list split_cross_entropy_fast(const at::Tensor& x_CH, const ParamHandle
                                        const VocabularyPiece& piece, const at::Tensor& labels_C,
                                        const RankGroupPointer& group) {
   const SupervisedRows supervised = supervised_rows(labels_C);
-  const at::Tensor label_S = supervised.label_S.sub(piece.begin);
-  const at::Tensor elsewhere_S = label_S.lt(0).logical_or(label_S.ge(piece.rows));
   return SplitCrossEntropy::apply(
       permute_rows(x_CH, supervised.row_S, supervised.slot_T1), weight_VH.value(), weight_VH,
-      label_S.masked_fill(elsewhere_S, -1), supervised.row_S, labels_C.size(0), group);
+      rows_in_piece(supervised.label_S, piece), supervised.row_S, labels_C.size(0), group);
 }
 
 void check_split_loss(const at::Tensor& x_CH, const at::Tensor& weight_VH, int64_t vocabulary,

@@ -47,10 +47,8 @@ at::Tensor split_embedding(const at::Tensor& ids_C, const ParamHandle& table_VH,
   if (group->size() == 1) return embedding(ids_C, table_VH);
   const VocabularyPiece piece = own_vocabulary(table_VH.value(), vocabulary, *group);
   check_ids(ids_C, vocabulary);
-  const at::Tensor row_C = ids_C.sub(piece.begin);
-  const at::Tensor elsewhere_C = row_C.lt(0).logical_or(row_C.ge(piece.rows));
   const at::Tensor part_CH =
-      SplitEmbeddingFunction::apply(row_C.masked_fill(elsewhere_C, -1), table_VH.value(), table_VH);
+      SplitEmbeddingFunction::apply(rows_in_piece(ids_C, piece), table_VH.value(), table_VH);
   return leave_split(part_CH, Layout::kRows, context);
 }
 

@@ -35,6 +35,12 @@ inline VocabularyPiece own_vocabulary(const at::Tensor& table_VH, int64_t vocabu
   return piece;
 }
 
+// Rows of the piece; -1 for ids of other ranks.
+inline at::Tensor rows_in_piece(const at::Tensor& ids, const VocabularyPiece& piece) {
+  const at::Tensor row = ids.sub(piece.begin);
+  return row.masked_fill(row.lt(0), -1).masked_fill_(row.ge(piece.rows), -1);
+}
+
 inline std::vector<int64_t> vocabulary_counts(int64_t vocabulary, const RankGroup& group) {
   std::vector<int64_t> counts;
   for (int64_t rank = 0; rank < group.size(); ++rank)
