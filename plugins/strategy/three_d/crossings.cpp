@@ -43,8 +43,10 @@ int64_t elements(const std::vector<int64_t>& shape) { return c10::multiply_integ
 }  // namespace
 
 RowSizes::RowSizes(const Row& row, const Mesh& mesh)
-    : samples_(static_cast<int64_t>(row.facts.cu_seqlens.size()) - 1),
-      logit_rows_(row.tensors.at("logit_rows").size(0)) {
+    : samples_(static_cast<int64_t>(row.facts.cu_seqlens.size()) - 1) {
+  // Like every batch tensor, it need only be there where a unit reads it.
+  const at::Tensor logit_rows = row.tensors.get("logit_rows");
+  if (logit_rows.defined()) logit_rows_ = logit_rows.size(0);
   const RowFacts& facts = row.facts;
   const RowShare& share = facts.share;
   const int64_t rows = facts.row_tokens(), images = static_cast<int64_t>(facts.grid_thw.size()) / 3;

@@ -24,7 +24,7 @@ class RowSizes {
   // By layout: kWhole, kRows, kContextRows, kImages. None (-1): a layout that cannot cross.
   using ByLayout = std::array<int64_t, 4>;
   ByLayout tokens_, patches_, visual_tokens_, images_;
-  int64_t samples_, logit_rows_;
+  int64_t samples_, logit_rows_ = 0;
 };
 
 // One tensor as it travels: of one version, or several of fixed sizes and one dtype behind one
