@@ -29,6 +29,8 @@ class Pass {
   at::Tensor wait() {
     receiving_->wait();
     sending_->wait();
+    receiving_.reset();
+    sending_.reset();  // it may hold what was sent
     sent_.reset();
     return std::move(received_);
   }

@@ -89,6 +89,50 @@ OpDifference op_difference(const TensorGrid& grid, const std::vector<int64_t>& c
   return worst;
 }
 
+void check_on_ranks(const TensorGrid& grid, const std::vector<int64_t>& cu_seqlens, Kernels kernels,
+                    const RankOp& op, double tolerance) {
+  const OpDifference difference = op_difference(grid, cu_seqlens, kernels, op);
+  CAPTURE(cu_seqlens);
+  INFO(grid.text(), ": ", difference.what);
+  CHECK(difference.value < tolerance);
+}
+
+const std::vector<TensorGrid>& tensor_grids() {
+  static const std::vector<TensorGrid> grids = {{.tensor = 1},
+                                                {.tensor = 2},
+                                                {.tensor = 2, .slices = true},
+                                                {.tensor = 3, .slices = true},
+                                                {.tensor = 4},
+                                                {.tensor = 4, .slices = true},
+                                                {.tensor = 1, .context = 2},
+                                                {.tensor = 2, .context = 2},
+                                                {.tensor = 2, .context = 4, .slices = true},
+                                                {.tensor = 3, .context = 2, .slices = true}};
+  return grids;
+}
+
+const std::vector<std::vector<int64_t>>& grid_rows() {
+  static const std::vector<std::vector<int64_t>> rows = {{0}, {0, 1, 20, 41, 48}};
+  return rows;
+}
+
+at::Tensor leaf_of(const at::Tensor& x) { return x.clone().requires_grad_(); }
+
+at::Tensor piece_of(const at::Tensor& x, int64_t ranks, int64_t rank, int64_t dim) {
+  const int64_t most = (x.size(dim) + ranks - 1) / ranks;
+  const int64_t begin = std::min(x.size(dim), rank * most);
+  return x.narrow(dim, begin, std::min(x.size(dim), begin + most) - begin).contiguous();
+}
+
+at::Tensor ids_of(int64_t rows, int64_t vocabulary) {
+  return at::arange(rows, at::kLong).mul(7).remainder(vocabulary);
+}
+
+at::Tensor labels_of(int64_t rows, int64_t vocabulary) {
+  const at::Tensor row_T = at::arange(rows, at::kLong);
+  return row_T.mul(5).remainder(vocabulary).masked_fill(row_T.remainder(3).eq(1), -100);
+}
+
 at::Tensor normal_values(at::IntArrayRef shape, uint64_t seed) {
   return at::randn(shape, at::detail::createCPUGenerator(seed), at::kFloat);
 }

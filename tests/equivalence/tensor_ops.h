@@ -58,6 +58,23 @@ OpDifference op_difference(const TensorGrid& grid, const std::vector<int64_t>& c
                            Kernels kernels, const RankOp& op);
 double relative_difference(const at::Tensor& actual, const at::Tensor& expected);
 
+void check_on_ranks(const TensorGrid& grid, const std::vector<int64_t>& cu_seqlens, Kernels kernels,
+                    const RankOp& op, double tolerance = 1e-5);
+
+// Degrees of tensor 1 to 4, with and without slices, and context beside them; segments of rows that
+// divide by all of them: no row, and 48.
+const std::vector<TensorGrid>& tensor_grids();
+const std::vector<std::vector<int64_t>>& grid_rows();
+
+// A copy that wants a gradient.
+at::Tensor leaf_of(const at::Tensor& x);
+// The part of dimension `dim` that tensor rank `rank` of `ranks` has; the last ones may have less.
+at::Tensor piece_of(const at::Tensor& x, int64_t ranks, int64_t rank, int64_t dim = 0);
+
+// Token ids of a row, all of the vocabulary; labels, every third row ignored.
+at::Tensor ids_of(int64_t rows, int64_t vocabulary);
+at::Tensor labels_of(int64_t rows, int64_t vocabulary);
+
 // Standard normal fp32 values that depend on the seed only.
 at::Tensor normal_values(at::IntArrayRef shape, uint64_t seed);
 

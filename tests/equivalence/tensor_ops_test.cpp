@@ -1,8 +1,7 @@
-// The ops of keyseat/nn/tensor_parallel.h but for attention, over tensor and context ranks against
-// one process. Legend: T rows of the packed row, C of a context rank, H hidden, V vocabulary, R
-// rows of which logits are wanted, n query heads, m key/value heads, d head dim.
-#include <ATen/ops/arange.h>
-#include <ATen/ops/empty.h>
+// Ops of keyseat/nn/tensor_parallel.h over tensor and context ranks against one process: into and
+// out of split linears, key heads, and all of them in a decoder. Legend: T rows of the packed row,
+// C of a context rank, H hidden, I intermediate, O out, V vocabulary, n query heads, m key/value
+// heads, d head dim.
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/tensor.h>
@@ -21,46 +20,14 @@ namespace {
 
 constexpr int64_t kHidden = 6;
 
-// Degrees of tensor 1 to 4, with and without slices, and context beside them. Rows of 48 divide by
-// all of their products.
-const std::vector<TensorGrid> kGrids = {{.tensor = 1},
-                                        {.tensor = 2},
-                                        {.tensor = 2, .slices = true},
-                                        {.tensor = 3, .slices = true},
-                                        {.tensor = 4},
-                                        {.tensor = 4, .slices = true},
-                                        {.tensor = 1, .context = 2},
-                                        {.tensor = 2, .context = 2},
-                                        {.tensor = 2, .context = 4, .slices = true},
-                                        {.tensor = 3, .context = 2, .slices = true}};
-// None, and many rows.
-const std::vector<std::vector<int64_t>> kRows = {{0}, {0, 1, 20, 41, 48}};
-
-void check_op(const TensorGrid& grid, const std::vector<int64_t>& cu_seqlens, Kernels kernels,
-              const RankOp& op, double tolerance = 1e-5) {
-  const OpDifference difference = op_difference(grid, cu_seqlens, kernels, op);
-  CAPTURE(cu_seqlens);
-  INFO(grid.text(), ": ", difference.what);
-  CHECK(difference.value < tolerance);
-}
-
-at::Tensor leaf(const at::Tensor& x) { return x.clone().requires_grad_(); }
-
-// Rows of dimension `dim` that tensor rank `rank` of `ranks` has where no one has more.
-at::Tensor piece_of(const at::Tensor& x, int64_t ranks, int64_t rank, int64_t dim = 0) {
-  const int64_t most = (x.size(dim) + ranks - 1) / ranks;
-  const int64_t begin = std::min(x.size(dim), rank * most);
-  return x.narrow(dim, begin, std::min(x.size(dim), begin + most) - begin).contiguous();
-}
-
 }  // namespace
 
 TEST_CASE("tensor ops: into and out of split linears, forward and backward") {
-  for (const TensorGrid& grid : kGrids) {
-    for (const auto& cu_seqlens : kRows) {
+  for (const TensorGrid& grid : tensor_grids()) {
+    for (const auto& cu_seqlens : grid_rows()) {
       for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
         const auto values = [&](at::IntArrayRef shape, uint64_t seed) {
-          return leaf(normal_values(shape, seed).to(dtype));
+          return leaf_of(normal_values(shape, seed).to(dtype));
         };
         const at::Tensor x_TH = values({cu_seqlens.back(), kHidden}, 1);
         const at::Tensor up_IH = values({12, kHidden}, 2), down_HI = values({kHidden, 12}, 3);
@@ -77,8 +44,8 @@ TEST_CASE("tensor ops: into and out of split linears, forward and backward") {
           const auto cut = [&](const at::Tensor& x, int64_t dim) {
             return piece_of(x.detach(), grid.tensor, rank.tensor_rank(), dim);
           };
-          const at::Tensor x = leaf(own(x_TH)), up = leaf(cut(up_IH, 0)),
-                           down = leaf(cut(down_HI, 1));
+          const at::Tensor x = leaf_of(own(x_TH)), up = leaf_of(cut(up_IH, 0)),
+                           down = leaf_of(cut(down_HI, 1));
           const at::Tensor y = nn::leave_split(
               block(nn::enter_split(x, Layout::kRows, *rank), up, down), Layout::kRows, *rank);
           const auto found = gradients_of(y, own(dy_TH), {x, up, down});
@@ -90,7 +57,7 @@ TEST_CASE("tensor ops: into and out of split linears, forward and backward") {
                   {"dup", summed(found[1]), cut(expected[1], 0)},
                   {"ddown", summed(found[2]), cut(expected[2], 1)}};
         };
-        check_op(grid, cu_seqlens, Kernels::kFast, op, dtype == at::kDouble ? 1e-12 : 1e-5);
+        check_on_ranks(grid, cu_seqlens, Kernels::kFast, op, dtype == at::kDouble ? 1e-12 : 1e-5);
       }
     }
   }
@@ -101,14 +68,14 @@ TEST_CASE("tensor ops: images are whole on every tensor rank, also beside slices
   const at::Tensor dy_PH = normal_values({7, 4}, 3);
   const RankOp op = [&](GridRank& rank) -> std::vector<Compared> {
     const at::Tensor part = piece_of(weight_HH, 2, rank.tensor_rank(), 1);
-    const at::Tensor x = leaf(x_PH);
+    const at::Tensor x = leaf_of(x_PH);
     const at::Tensor columns =
         piece_of(nn::enter_split(x, Layout::kImages, *rank), 2, rank.tensor_rank(), 1);
     const at::Tensor y = nn::leave_split(at::linear(columns, part), Layout::kImages, *rank);
     return {{"y", y, at::linear(x_PH, weight_HH)},
             {"dx", gradients_of(y, dy_PH, {x})[0], dy_PH.matmul(weight_HH)}};
   };
-  check_op({.tensor = 2, .slices = true}, {0, 8}, Kernels::kFast, op);
+  check_on_ranks({.tensor = 2, .slices = true}, {0, 8}, Kernels::kFast, op);
 }
 
 TEST_CASE("tensor ops: bf16 parts are added in fp32 and rounded once") {
@@ -120,7 +87,7 @@ TEST_CASE("tensor ops: bf16 parts are added in fp32 and rounded once") {
       const at::Tensor sum = nn::leave_split(parts, Layout::kRows, *rank);
       return {{"sum", sum, at::full({slices ? 2 : 6, 2}, 1.0 + 2.0 / 256)}};
     };
-    check_op({.tensor = 3, .slices = slices}, {0, 6}, Kernels::kFast, op, 1e-9);
+    check_on_ranks({.tensor = 3, .slices = slices}, {0, 6}, Kernels::kFast, op, 1e-9);
   }
 }
 
@@ -137,13 +104,13 @@ TEST_CASE("tensor ops: the key heads that a rank's query heads use") {
     const at::Tensor x_Cmd = normal_values({5, heads.key, 2}, 1);
     const RankOp op = [&](GridRank& rank) -> std::vector<Compared> {
       const auto& own = heads.expected[static_cast<size_t>(rank.tensor_rank())];
-      const at::Tensor index = at::tensor(own, at::kLong), x = leaf(x_Cmd);
+      const at::Tensor index = at::tensor(own, at::kLong), x = leaf_of(x_Cmd);
       const at::Tensor y = nn::own_key_heads(x, heads.query, *rank);
       const at::Tensor used = at::zeros({5, heads.key, 2}).index_fill(1, index, 1);
       return {{"heads", y, x_Cmd.index_select(1, index)},
               {"gradient", gradients_of(y, at::full(y.sizes(), 1.0), {x})[0], used}};
     };
-    check_op({.tensor = heads.tensor}, {0, 8}, Kernels::kFast, op);
+    check_on_ranks({.tensor = heads.tensor}, {0, 8}, Kernels::kFast, op);
   }
   for (const auto& [query, key, tensor] :
        std::vector<std::array<int64_t, 3>>{{6, 3, 2}, {12, 2, 3}, {6, 2, 4}, {5, 2, 5}}) {
@@ -174,170 +141,6 @@ TEST_CASE("tensor ops: whether a parameter is cut is seen from its shape") {
   CHECK_FALSE(nn::is_split(params, "whole"));
   CHECK_FALSE(nn::is_split(params, "experts"));
   CHECK_THROWS_AS(nn::is_split(params, "absent"), Error);
-}
-
-namespace {
-
-// Ids of a row: all of the vocabulary, some often.
-at::Tensor ids_of(int64_t rows, int64_t vocabulary) {
-  return at::arange(rows, at::kLong).mul(7).remainder(vocabulary);
-}
-
-// Every third row is ignored.
-at::Tensor labels_of(int64_t rows, int64_t vocabulary) {
-  const at::Tensor row_T = at::arange(rows, at::kLong);
-  return row_T.mul(5).remainder(vocabulary).masked_fill(row_T.remainder(3).eq(1), -100);
-}
-
-// A parameter cut over tensor, its gradient in a sink or not.
-struct CutParameter {
-  CutParameter(const at::Tensor& whole, const TensorGrid& grid, const GridRank& rank, bool has_sink)
-      : value(leaf(piece_of(whole.detach(), grid.tensor, rank.tensor_rank()))) {
-    const auto type = whole.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    if (has_sink) sink = at::full(value.sizes(), 0.5, type);
-    handle = ParamHandle::of(value, sink);
-  }
-  // What a call of autograd, which gave `returned`, added up.
-  at::Tensor gradient(const at::Tensor& returned) const {
-    return sink.defined() && !returned.defined() ? sink.sub(0.5) : returned;
-  }
-  at::Tensor value, sink;
-  ParamHandle handle;
-};
-
-// Vocabularies that tensor ranks divide, do not divide, and of which some have nothing.
-const std::vector<int64_t> kVocabularies = {12, 10, 5};
-
-}  // namespace
-
-TEST_CASE("tensor ops: an embedding whose vocabulary is cut, into a sink and without") {
-  for (const TensorGrid& grid : kGrids) {
-    for (const auto& cu_seqlens : kRows) {
-      for (const int64_t vocabulary : kVocabularies) {
-        for (const bool has_sink : {false, true}) {
-          const at::Tensor ids_T = ids_of(cu_seqlens.back(), vocabulary);
-          const at::Tensor table_VH = leaf(normal_values({vocabulary, kHidden}, 1));
-          const at::Tensor dy_TH = normal_values({cu_seqlens.back(), kHidden}, 2);
-          const at::Tensor y_TH = nn::embedding(ids_T, ParamHandle::of(table_VH));
-          const at::Tensor expected = gradients_of(y_TH, dy_TH, {table_VH})[0];
-          const RankOp op = [&](GridRank& rank) -> std::vector<Compared> {
-            const CutParameter table(table_VH, grid, rank, has_sink);
-            const at::Tensor y = nn::split_embedding(ids_T.index_select(0, rank.context_rows()),
-                                                     table.handle, vocabulary, *rank);
-            const at::Tensor rows = rank.own_rows();
-            const at::Tensor found =
-                table.gradient(gradients_of(y, dy_TH.index_select(0, rows), {table.value})[0]);
-            return {{"y", y, y_TH.detach().index_select(0, rows)},
-                    {"dtable", rank.sum_over({Axis::kContext}, found),
-                     piece_of(expected, grid.tensor, rank.tensor_rank())}};
-          };
-          CAPTURE(vocabulary);
-          check_op(grid, cu_seqlens, Kernels::kFast, op);
-        }
-      }
-    }
-  }
-}
-
-namespace {
-
-struct LossCase {
-  std::vector<int64_t> cu_seqlens = {0, 1, 20, 41, 48};
-  int64_t vocabulary = 10;
-  at::ScalarType dtype = at::kFloat;
-  Kernels kernels = Kernels::kFast;
-  bool has_sink = true;
-  bool supervised = true;  // else every row is ignored
-  double tolerance = 1e-5;
-};
-
-OpDifference loss_difference(const TensorGrid& grid, const LossCase& test) {
-  constexpr double kSeed = -0.7;  // the gradient of the loss
-  const int64_t rows = test.cu_seqlens.back();
-  const at::Tensor labels_T =
-      test.supervised ? labels_of(rows, test.vocabulary) : at::full({rows}, -100, at::kLong);
-  const at::Tensor x_TH = normal_values({rows, kHidden}, 1).to(test.dtype);
-  const at::Tensor weight_VH = normal_values({test.vocabulary, kHidden}, 2).to(test.dtype);
-  const std::vector<at::Tensor> whole = {leaf(x_TH.to(at::kDouble)),
-                                         leaf(weight_VH.to(at::kDouble))};
-  at::Tensor per_token_T;
-  const at::Tensor loss_1 = nn::linear_cross_entropy(whole[0], ParamHandle::of(whole[1]), labels_T,
-                                                     Kernels::kNaive, &per_token_T);
-  const auto seed = [&](const at::Tensor& like) { return at::full({1}, kSeed, like.options()); };
-  const auto expected = gradients_of(loss_1, seed(loss_1), whole);
-  const RankOp op = [&](GridRank& rank) -> std::vector<Compared> {
-    const at::Tensor own_rows = rank.own_rows();
-    const auto own = [&](const at::Tensor& x) { return x.detach().index_select(0, own_rows); };
-    const at::Tensor x = leaf(own(x_TH));
-    const CutParameter weight(weight_VH, grid, rank, test.has_sink);
-    at::Tensor per_token;
-    const at::Tensor share =
-        nn::split_cross_entropy(x, weight.handle, test.vocabulary,
-                                labels_T.index_select(0, rank.context_rows()), *rank, &per_token);
-    const auto found = gradients_of(share, seed(share), {x, weight.value});
-    return {
-        {"loss", rank.sum_over({Axis::kTensor, Axis::kContext}, share.detach()), loss_1.detach()},
-        {"losses of rows", per_token, own(per_token_T)},
-        {"dx", found[0], own(expected[0])},
-        {"dweight", rank.sum_over({Axis::kContext}, weight.gradient(found[1])),
-         piece_of(expected[1], grid.tensor, rank.tensor_rank())}};
-  };
-  return op_difference(grid, test.cu_seqlens, test.kernels, op);
-}
-
-void check_loss(const TensorGrid& grid, const LossCase& test) {
-  const OpDifference difference = loss_difference(grid, test);
-  CAPTURE(test.vocabulary);
-  CAPTURE(test.has_sink);
-  INFO(grid.text(), ": ", difference.what);
-  CHECK(difference.value < test.tolerance);
-}
-
-}  // namespace
-
-TEST_CASE("tensor ops: cross-entropy of a head whose vocabulary is cut") {
-  for (const TensorGrid& grid : kGrids) {
-    for (const int64_t vocabulary : kVocabularies) {
-      for (const Kernels kernels : {Kernels::kFast, Kernels::kNaive}) {
-        const bool naive = kernels == Kernels::kNaive;
-        check_loss(grid, {.vocabulary = vocabulary, .kernels = kernels, .has_sink = !naive});
-        check_loss(grid, {.vocabulary = vocabulary,
-                          .dtype = at::kDouble,
-                          .kernels = kernels,
-                          .has_sink = false,
-                          .tolerance = 1e-12});
-      }
-      check_loss(grid, {.vocabulary = vocabulary, .has_sink = false});
-    }
-    check_loss(grid, {.cu_seqlens = {0}});
-    check_loss(grid, {.supervised = false});
-    check_loss(grid, {.dtype = at::kBFloat16, .tolerance = 1e-2});
-  }
-  // Several chunks of rows, a vocabulary that ends inside a vector, blocks of a bf16 weight.
-  check_loss({.tensor = 2, .slices = true}, {.cu_seqlens = {0, 1600}, .vocabulary = 37});
-  check_loss({.tensor = 2}, {.vocabulary = 9001, .dtype = at::kBFloat16, .tolerance = 1e-2});
-}
-
-TEST_CASE("tensor ops: logits of rows anywhere, equal on all ranks") {
-  for (const TensorGrid& grid : kGrids) {
-    for (const int64_t vocabulary : kVocabularies) {
-      for (const std::vector<int64_t>& rows : {std::vector<int64_t>{}, {0, 47, 20, 20, 31}}) {
-        const at::Tensor rows_R = at::tensor(rows, at::kLong);
-        const at::Tensor x_TH = normal_values({48, kHidden}, 1);
-        const at::Tensor weight_VH = normal_values({vocabulary, kHidden}, 2);
-        const RankOp op = [&](GridRank& rank) -> std::vector<Compared> {
-          const CutParameter weight(weight_VH, grid, rank, false);
-          const at::Tensor logits_RV = nn::split_logits(leaf(x_TH.index_select(0, rank.own_rows())),
-                                                        weight.handle, vocabulary, rows_R, *rank);
-          CHECK_FALSE(logits_RV.requires_grad());
-          CHECK((logits_RV.scalar_type() == at::kFloat));
-          return {{"logits", logits_RV, at::linear(x_TH.index_select(0, rows_R), weight_VH)}};
-        };
-        CAPTURE(vocabulary);
-        check_op(grid, {0, 48}, Kernels::kFast, op);
-      }
-    }
-  }
 }
 
 TEST_CASE("tensor ops: what does not fit is R4, on all ranks alike") {
@@ -386,9 +189,9 @@ struct SmallDecoder {
 
 OpDifference decoder_difference(const TensorGrid& grid) {
   const SmallDecoder decoder;
-  const std::vector<at::Tensor> whole = {leaf(decoder.table_VH),  leaf(decoder.query_OH),
-                                         leaf(decoder.key_OH),    leaf(decoder.value_OH),
-                                         leaf(decoder.output_HO), leaf(decoder.head_VH)};
+  const std::vector<at::Tensor> whole = {leaf_of(decoder.table_VH),  leaf_of(decoder.query_OH),
+                                         leaf_of(decoder.key_OH),    leaf_of(decoder.value_OH),
+                                         leaf_of(decoder.output_HO), leaf_of(decoder.head_VH)};
   const at::Tensor x_TH = nn::embedding(decoder.ids_T, ParamHandle::of(whole[0]));
   const at::Tensor mixed_Tnd = nn::varlen_attention(
       SmallDecoder::heads(x_TH, whole[1]), SmallDecoder::heads(x_TH, whole[2]),
@@ -406,9 +209,9 @@ OpDifference decoder_difference(const TensorGrid& grid) {
     const bool whole_keys = grid.tensor > SmallDecoder::kKeyHeads;
     const auto key_weight = [&](const at::Tensor& x) { return whole_keys ? x : cut(x, 0); };
     const std::vector<at::Tensor> own = {
-        leaf(cut(decoder.table_VH, 0)),   leaf(cut(decoder.query_OH, 0)),
-        leaf(key_weight(decoder.key_OH)), leaf(key_weight(decoder.value_OH)),
-        leaf(cut(decoder.output_HO, 1)),  leaf(cut(decoder.head_VH, 0))};
+        leaf_of(cut(decoder.table_VH, 0)),   leaf_of(cut(decoder.query_OH, 0)),
+        leaf_of(key_weight(decoder.key_OH)), leaf_of(key_weight(decoder.value_OH)),
+        leaf_of(cut(decoder.output_HO, 1)),  leaf_of(cut(decoder.head_VH, 0))};
     const auto in_rows = [&](const at::Tensor& x) {
       return x.index_select(0, rank.context_rows());
     };

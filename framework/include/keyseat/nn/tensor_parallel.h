@@ -22,18 +22,20 @@ KEYSEAT_API at::Tensor enter_split(const at::Tensor& x_TH, Layout layout, StepCo
 KEYSEAT_API at::Tensor leave_split(const at::Tensor& parts_CH, Layout layout, StepContext& context);
 
 // The key/value heads that this rank's query heads use, out of all `heads` of a projection that is
-// whole on every tensor rank: [C, m, d] -> [C, m', d]. `query_heads`: of all ranks.
+// whole on every tensor rank: [C, m, d] -> [C, m', d]. `query_heads`: of all ranks. R4, on every
+// rank, where the heads of a rank neither use whole key heads nor lie in the group of one.
 KEYSEAT_API at::Tensor own_key_heads(const at::Tensor& x_Cmd, int64_t query_heads,
                                      StepContext& context);
 
 // Causal attention inside the segments of the packed row (row().cu_seqlens) for the rows of this
 // context rank: q [C, n, d], k and v [C, m, d] -> [C, n, d]. Keys and values of the other context
 // ranks are gathered, or pass round a ring (Mesh::context_ring) whose partial softmaxes are merged
-// in fp32 by their logsumexps.
+// in fp32 by their logsumexps. R4 where rows or segments are not those of the packed row.
 KEYSEAT_API at::Tensor row_attention(const at::Tensor& q_Cnd, const at::Tensor& k_Cmd,
                                      const at::Tensor& v_Cmd, double scale, StepContext& context);
 
-// Rows of a table whose vocabulary is cut over tensor: ids [C] -> own rows [T, H].
+// Rows of a table whose vocabulary is cut over tensor: ids [C] -> own rows [T, H]. Ids outside of
+// the vocabulary (on the CPU), and a table that is not this rank's piece of it, are R4.
 KEYSEAT_API at::Tensor split_embedding(const at::Tensor& ids_C, const ParamHandle& table_VH,
                                        int64_t vocabulary, StepContext& context);
 
@@ -43,8 +45,7 @@ KEYSEAT_API at::Tensor split_embedding(const at::Tensor& ids_C, const ParamHandl
 // tensor group seed the loss alike. per_token_T, if given, receives the loss of every own row.
 KEYSEAT_API at::Tensor split_cross_entropy(const at::Tensor& x_TH, const ParamHandle& weight_VH,
                                            int64_t vocabulary, const at::Tensor& labels_C,
-                                           StepContext& context,
-                                           at::Tensor* per_token_T = nullptr);
+                                           StepContext& context, at::Tensor* per_token_T = nullptr);
 
 // fp32 logits [R, V] of rows of the packed row, equal on all ranks of the group; no gradient.
 KEYSEAT_API at::Tensor split_logits(const at::Tensor& x_TH, const ParamHandle& weight_VH,
