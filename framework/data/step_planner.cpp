@@ -62,22 +62,35 @@ int64_t StepPlanner::cost(const PlannedRow& row) const {
   return sum;
 }
 
-// Every row gets micro_batch_size samples; the heaviest go first, each to the lightest row that has
-// room.
-std::vector<PlannedRow> StepPlanner::rows_by_count(const PlannedRow& samples) const {
-  const auto room = static_cast<size_t>(settings_.micro_batch_size);
-  std::vector<std::vector<size_t>> rows(samples.size() / room);
+// The heaviest samples go first, each to the lightest part that has room.
+std::vector<PlannedRow> StepPlanner::split(const PlannedRow& samples, size_t parts,
+                                           size_t room) const {
+  std::vector<std::vector<size_t>> chosen(parts);
   std::vector<int64_t> costs;
   for (const PlannedSample& sample : samples) costs.push_back(cost(sample.id));
-  std::set<std::pair<int64_t, size_t>> open;  // load, row
-  for (size_t row = 0; row < rows.size(); ++row) open.insert({0, row});
+  std::set<std::pair<int64_t, size_t>> open;  // load, part
+  for (size_t part = 0; part < parts; ++part) open.insert({0, part});
   for (size_t index : heaviest_first(costs)) {
-    const auto [load, row] = *open.begin();
+    const auto [load, part] = *open.begin();
     open.erase(open.begin());
-    rows[row].push_back(index);
-    if (rows[row].size() < room) open.insert({load + costs[index], row});
+    chosen[part].push_back(index);
+    if (chosen[part].size() < room) open.insert({load + costs[index], part});
   }
-  return collect(samples, std::move(rows));
+  return collect(samples, std::move(chosen));
+}
+
+// Every row gets micro_batch_size samples. A micro-batch of all ranks is chosen first, then dealt
+// out: its ranks are balanced, since they wait for one another in every layer, and it has the same
+// samples however many ranks share it.
+std::vector<std::vector<PlannedRow>> StepPlanner::deal_by_count(const PlannedRow& samples) const {
+  const auto ranks = static_cast<size_t>(settings_.data_ranks);
+  const auto row = static_cast<size_t>(settings_.micro_batch_size), all = row * ranks;
+  std::vector<std::vector<PlannedRow>> dealt(ranks);
+  for (const PlannedRow& micro_batch : split(samples, (samples.size() + all - 1) / all, all)) {
+    std::vector<PlannedRow> rows = split(micro_batch, ranks, row);
+    for (size_t rank = 0; rank < ranks; ++rank) dealt[rank].push_back(std::move(rows[rank]));
+  }
+  return dealt;
 }
 
 // Best fit, longest first: rows of at most max_tokens.
@@ -106,7 +119,11 @@ PlannedStep StepPlanner::plan(int64_t cursor) const {
   step.next_cursor = cursor + settings_.global_batch_size;
   PlannedRow samples;
   for (int64_t i = cursor; i < step.next_cursor; ++i) samples.push_back(order_.at(i));
-  auto rows = settings_.micro_batch_size > 0 ? rows_by_count(samples) : rows_by_tokens(samples);
+  if (settings_.micro_batch_size > 0) {
+    step.ranks = deal_by_count(samples);
+    return step;
+  }
+  auto rows = rows_by_tokens(samples);
   std::vector<int64_t> costs;
   for (const PlannedRow& row : rows) costs.push_back(cost(row));
   step.ranks = deal(std::move(rows), costs, static_cast<size_t>(settings_.data_ranks));

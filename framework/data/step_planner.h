@@ -35,7 +35,8 @@ class StepPlanner {
  private:
   int64_t cost(int64_t id) const;
   int64_t cost(const PlannedRow& row) const;
-  std::vector<PlannedRow> rows_by_count(const PlannedRow& samples) const;
+  std::vector<PlannedRow> split(const PlannedRow& samples, size_t parts, size_t room) const;
+  std::vector<std::vector<PlannedRow>> deal_by_count(const PlannedRow& samples) const;
   std::vector<PlannedRow> rows_by_tokens(const PlannedRow& samples) const;
 
   PlanSettings settings_;

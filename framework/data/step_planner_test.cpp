@@ -91,6 +91,31 @@ TEST_CASE("plan: rows of micro_batch_size samples, balanced by cost") {
   CHECK(sorted_ids(StepPlanner(settings(10, 20, 5), {}).plan(0)).size() == 20);
 }
 
+TEST_CASE(
+    "plan: a micro-batch has the same samples however many ranks share it, dealt out evenly") {
+  const auto sizes = mixed_sizes(200);
+  const PlannedStep one = StepPlanner(settings(200, 64, 16), sizes).plan(64);
+  REQUIRE(one.ranks[0].size() == 4);
+  for (const int64_t ranks : {2, 4, 8}) {
+    CAPTURE(ranks);
+    const PlannedStep step = StepPlanner(settings(200, 64, 16 / ranks, ranks), sizes).plan(64);
+    for (size_t row = 0; row < 4; ++row) {
+      std::vector<int64_t> ids, expected = ids_of(one.ranks[0][row]), loads;
+      for (const auto& rows : step.ranks) {
+        REQUIRE(rows.size() == 4);
+        CHECK(rows[row].size() == static_cast<size_t>(16 / ranks));
+        for (const int64_t id : ids_of(rows[row])) ids.push_back(id);
+        loads.push_back(tokens_of(rows[row], sizes));
+      }
+      std::sort(ids.begin(), ids.end());
+      std::sort(expected.begin(), expected.end());
+      CHECK(ids == expected);
+      const auto [least, most] = std::minmax_element(loads.begin(), loads.end());
+      CHECK(*most - *least <= 512);  // at most the longest sample
+    }
+  }
+}
+
 TEST_CASE("plan: without sizes every sample counts alike") {
   const PlannedStep step = StepPlanner(settings(9, 6, 2, 3), {}).plan(0);
   REQUIRE(step.ranks.size() == 3);

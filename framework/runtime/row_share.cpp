@@ -161,13 +161,19 @@ void share_rows(Row& row, const Mesh& mesh) {
     row.tensors.set(name, copy_ranges(row.tensors.at(name), dim, context_rows));
 }
 
+int64_t ranks_of_row(const Mesh& mesh) {
+  return mesh.degree(Axis::kContext) * mesh.degree(Axis::kTensor);
+}
+
 }  // namespace
 
+void pad_row(Row& row, const Mesh& mesh, int64_t fixed_tokens) {
+  pad_tail(row, padded_length(row.facts, ranks_of_row(mesh), fixed_tokens));
+}
+
 Row share_row(Row row, const Mesh& mesh, int64_t fixed_tokens) {
-  const int64_t ranks = mesh.degree(Axis::kContext) * mesh.degree(Axis::kTensor);
-  if (ranks == 1 && fixed_tokens == 0) return row;
-  pad_tail(row, padded_length(row.facts, ranks, fixed_tokens));
-  if (ranks == 1) return row;
+  pad_row(row, mesh, fixed_tokens);
+  if (ranks_of_row(mesh) == 1) return row;
   share_images(row, mesh);
   share_rows(row, mesh);
   return row;

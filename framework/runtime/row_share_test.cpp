@@ -306,6 +306,25 @@ TEST_CASE("row share: a tail that is there grows, as if packed so") {
     check_equal(tensor.name, grown.tensors.at(tensor.name), expected.tensors.at(tensor.name));
 }
 
+TEST_CASE("row share: a row that was padded before has the same shares") {
+  const Mesh mesh = mesh_of({2, 2, true}, 1);
+  for (const int64_t fixed : {0, 24}) {
+    Row padded = row_of(kRows[5]);
+    pad_row(padded, mesh, fixed);
+    const int64_t length = padded.facts.row_tokens();
+    CHECK(length % 8 == 0);
+    CHECK(length >= fixed);
+    pad_row(padded, mesh, fixed);
+    CHECK(padded.facts.row_tokens() == length);
+    const Row expected = share_row(row_of(kRows[5]), mesh, fixed);
+    const Row found = share_row(std::move(padded), mesh, fixed);
+    CHECK(found.facts.counts.padding == expected.facts.counts.padding);
+    CHECK(found.facts.cu_seqlens == expected.facts.cu_seqlens);
+    for (const auto& [name, tensor] : expected.tensors)
+      CHECK(at::equal(found.tensors.at(name), tensor));
+  }
+}
+
 TEST_CASE("row share: a row longer than the fixed length is refused with its samples") {
   const auto refused = [](const Mesh& mesh) {
     try {

@@ -61,6 +61,7 @@ std::optional<StepMetrics> Loop::step(int64_t index) {
   // 1. Batch: this rank's rows of the step, decoded and packed ahead of time.
   metrics.cursor = session_.data().cursor();
   std::vector<Row> rows = session_.data().next_step();
+  strategy.pad(rows);
   seconds.data = lap();
 
   // 2. Counts: every size of the step on every rank; all loss terms get their global normalisers.

@@ -76,11 +76,16 @@ TEST_CASE("digits on ranks: the losses of 3D layouts are those of one process") 
       {},
       {"strategy.options.pipeline=1", "strategy.options.tensor=2"},
       {"strategy.options.pipeline=1", "strategy.options.context=2", "strategy.options.expert=4",
-       "strategy.options.context_method=ring"}};
+       "strategy.options.context_method=ring", "strategy.options.fixed_tokens=300"}};
   for (size_t i = 0; i < layouts.size(); ++i) {
     CAPTURE(i);
     check_follows(losses(scratch / fmt::format("layout-{}", i), "configs/runs/digits_3d.toml",
                          {"launch", "-n", "4", "--"}, layouts[i]),
                   expected);
   }
+  // Rows of one length hold padding, which every line tells.
+  double padding = 0;
+  for (const json& line : metrics_of(scratch / "layout-2"))
+    padding += line.at("padding_share").get<double>();
+  CHECK(padding > 0);
 }

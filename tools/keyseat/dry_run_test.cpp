@@ -87,6 +87,36 @@ TEST_CASE("dry run: published models on 64 to 512 ranks, in seconds") {
   MESSAGE("235B on 512 ranks: ", timed.seconds, " s");
 }
 
+TEST_CASE("dry run: all axes, from 8 ranks, share out parameters, states and work") {
+  const auto option = [](const char* name, int64_t value) {
+    return fmt::format(" --set strategy.options.{}={}", name, value);
+  };
+  const json eight = layout_of("qwen3_vl_30b_3d", 8, option("expert", 4));
+  CHECK(eight.at("mesh").at("shard") == 4);
+  const auto large = [&](int64_t world, const std::string& more) {
+    return layout_of("qwen3_vl_235b_3d", world, "--tokens 4096 --visual-tokens 1024" + more);
+  };
+  const auto last = [](const json& layout, const char* key) {
+    return layout.at("stages").back().at(key).get<double>();
+  };
+  CHECK(large(8, option("expert", 2)).at("mesh").at("shard") == 2);
+  const json plain = large(64, option("expert", 8));
+  const json tensor = large(64, option("expert", 8) + option("tensor", 4));
+  CHECK(tensor.at("mesh").at("shard") == 4);
+  // Work on a row and its activations go by rank; dense parameters of a rank are fewer.
+  CHECK(last(tensor, "flops") == doctest::Approx(last(plain, "flops") / 4).epsilon(0.01));
+  CHECK(last(tensor, "parameters") < last(plain, "parameters"));
+  const json slices = large(64, option("expert", 8) + option("expert_tensor", 2));
+  CHECK(last(slices, "parameters") < 0.6 * last(plain, "parameters"));
+  const json all = large(512, option("tensor", 2) + option("context", 2) + option("expert", 16) +
+                                  option("expert_tensor", 2));
+  const json& mesh = all.at("mesh");
+  int64_t ranks = 1;
+  for (const char* axis : {"tensor", "context", "shard", "pipeline"})
+    ranks *= mesh.at(axis).get<int64_t>();
+  CHECK(ranks == 512);
+}
+
 TEST_CASE("dry run: the slowest stage is no slower than an even share and one unit") {
   const json layout = layout_of("qwen3_vl_235b_3d", 64, "--tokens 4096 --visual-tokens 1024");
   double all = 0, slowest = 0;

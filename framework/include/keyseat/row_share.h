@@ -4,8 +4,8 @@
 // segment, which counts as padding). By row index it is cut into 2 * context chunks; context rank r
 // has chunks r and 2 * context - 1 - r, one behind the other (zig-zag: causal attention is equal
 // work). With sequence parallel, tensor rank t has the t-th of `tensor` equal slices of these.
-// Images are dealt out to context ranks as neighbours, balanced by patches. Pure arithmetic over the
-// row's facts: every rank finds the shares of all.
+// Images are dealt out to context ranks as neighbours, balanced by patches. Pure arithmetic over
+// the row's facts: every rank finds the shares of all.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,12 @@ struct RowRange {
 KEYSEAT_API std::vector<RowRange> context_chunks(int64_t row_tokens, int64_t context,
                                                  int64_t context_rank);
 
-// What the rank of `mesh` has of `row`, in the layouts of batch_tensors(). `fixed_tokens`: pads the
-// packed row to this length first (a longer one is C3); 0: to the multiple alone. The same row comes
-// back where the group is one rank and nothing is fixed.
+// Lengthens the tail of a row to a multiple of 2 * context * tensor tokens; with `fixed_tokens` to
+// that length at least (a longer row is C3). Nothing changes where it has the length already.
+KEYSEAT_API void pad_row(Row& row, const Mesh& mesh, int64_t fixed_tokens = 0);
+
+// What the rank of `mesh` has of `row`, padded first, in the layouts of batch_tensors(). The row
+// itself where the group is one rank.
 KEYSEAT_API Row share_row(Row row, const Mesh& mesh, int64_t fixed_tokens = 0);
 
 // The whole tensor out of the shares of all ranks along `dim`, and back. `layout`: of the share;

@@ -63,6 +63,9 @@ class KEYSEAT_API Strategy : public UnitEvents {
   // Allocates and initialises (ParamSpec::init, a function of seed and name).
   virtual void place(const StrategyFacts& facts, const Chain& chain, const Mesh& mesh,
                      Comm& comm) = 0;
+  // Lengthens the tails of a step's rows to what the layout asks for, before they are counted: the
+  // padding is reported. schedule() takes rows of any length.
+  virtual void pad(std::vector<Row>& rows) const;
   // Forward (and backward when training) of all rows through the executor, which is given this
   // rank's share of each (keyseat/row_share.h) where context or tensor ranks have the same rows.
   virtual void schedule(StepPlan plan, Executor& executor) = 0;
