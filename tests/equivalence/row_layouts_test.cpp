@@ -54,40 +54,32 @@ Row packed_row(const Chain& chain, const std::vector<SampleShape>& shapes) {
 const std::vector<std::vector<SampleShape>> kShapes{
     {}, {{1, false}}, {{3, true}, {4, false}}, {{1, true}, {2, true}, {6, false}, {5, true}}};
 
-// A block that declares no layout: two units whose rows depend on other rows.
-NamedBlock plain_block(bool moe) {
-  constexpr int64_t kWidth = 20;
-  const auto weights = [] {
-    std::vector<ParamSpec> params{testing::param("w", {kWidth, kWidth}),
-                                  testing::param("b", {kWidth})};
-    params[1].init = {Init::Kind::kZeros, 0};
-    return params;
-  };
-  const auto apply = [](const at::Tensor& x, const Params& p) {
-    return (testing::linear(x, p.at("w")) + p.at("b").value()).tanh();
-  };
-  const TensorSpec merged = testing::spec("vision.merged", {DimSymbol::kV, Dim(kWidth)});
-  const TensorSpec hidden = testing::spec("hidden", {DimSymbol::kT, Dim(kWidth)});
-  std::vector<testing::FunctionBlock::Part> parts{
-      {testing::unit_spec("merged", weights(), {merged}, {merged}, "", DimSymbol::kV),
-       [apply](const Params& p, const Tensors& in, StepContext&) {
-         const at::Tensor x_VH = in.at("vision.merged");
-         return Tensors{{"vision.merged", x_VH + apply(x_VH.sum(0, true), p)}};
-       }}};
-  // Behind the first layer: a unit stands behind the writer of a name that one unit writes.
-  if (moe) {
-    parts.push_back({testing::unit_spec("hidden", weights(), {hidden}, {hidden}, "router.stats.0"),
-                     [apply](const Params& p, const Tensors& in, StepContext& context) {
-                       const at::Tensor x_TH = in.at("hidden");
-                       const at::Tensor x_T1H = x_TH.unsqueeze(1);
-                       const at::Tensor mixed_TH =
-                           nn::varlen_attention(x_T1H, x_T1H, x_T1H, context.row().cu_seqlens, true,
-                                                1.0, context.kernels())
-                               .squeeze(1);
-                       return Tensors{{"hidden", x_TH + apply(mixed_TH, p)}};
-                     }});
-  }
-  return testing::block("plain", std::move(parts));
+using testing::FunctionBlock;
+
+// Units that declare no layout, and whose rows depend on other rows: x + tanh(W f(x) + b).
+using Mix = std::function<at::Tensor(const at::Tensor& x, StepContext& context)>;
+
+FunctionBlock::Part plain_unit(const TensorSpec& tensor, DimSymbol rows, const std::string& after,
+                               const Mix& mix) {
+  const int64_t width = tensor.dims[1].size;
+  std::vector<ParamSpec> params{testing::param("w", {width, width}), testing::param("b", {width})};
+  params[1].init = {Init::Kind::kZeros, 0};
+  const std::string& name = tensor.name;
+  return {testing::unit_spec(name, std::move(params), {tensor}, {tensor}, after, rows),
+          [name, mix](const Params& p, const Tensors& in, StepContext& context) {
+            const at::Tensor x = in.at(name);
+            const at::Tensor mixed = testing::linear(mix(x, context), p.at("w"));
+            return Tensors{{name, x + (mixed + p.at("b").value()).tanh()}};
+          }};
+}
+
+at::Tensor sum_of_rows(const at::Tensor& x, StepContext&) { return x.sum(0, true); }
+
+at::Tensor attend(const at::Tensor& x_TH, StepContext& context) {
+  const at::Tensor x_T1H = x_TH.unsqueeze(1);
+  return nn::varlen_attention(x_T1H, x_T1H, x_T1H, context.row().cu_seqlens, true, 1.0,
+                              context.kernels())
+      .squeeze(1);
 }
 
 LayoutModel model_with_plain_block(bool moe) {
@@ -95,7 +87,15 @@ LayoutModel model_with_plain_block(bool moe) {
   model.blocks = [moe] {
     const Values dense{{"num_experts", int64_t{0}}};
     std::vector<NamedBlock> blocks = testing::small_blocks(moe ? Values() : dense);
-    blocks.insert(blocks.begin() + 2, plain_block(moe));  // in front of the decoder
+    const TensorSpec patches = testing::spec("vision.hidden", {DimSymbol::kP, Dim(16)});
+    const TensorSpec merged = testing::spec("vision.merged", {DimSymbol::kV, Dim(20)});
+    const TensorSpec hidden = testing::spec("hidden", {DimSymbol::kT, Dim(20)});
+    std::vector<FunctionBlock::Part> parts{plain_unit(merged, DimSymbol::kV, "", sum_of_rows)};
+    // Behind the first layer: an anchor is a name that one unit writes.
+    if (moe) parts.push_back(plain_unit(hidden, DimSymbol::kT, "router.stats.0", attend));
+    blocks.insert(blocks.begin() + 2, testing::block("plain", std::move(parts)));
+    blocks.insert(blocks.begin() + 1,
+                  testing::block("tower", {plain_unit(patches, DimSymbol::kP, "", sum_of_rows)}));
     return blocks;
   };
   return model;
@@ -191,7 +191,8 @@ TEST_CASE("row layouts: a block without layouts trains the same, its gradients c
         testing::chain_of(model_with_plain_block(true).blocks(), {}, mesh_of(group, 0)));
   };
   CHECK(with_plain({2, 1, false}) ==
-        std::vector<std::string>{"projector.convert.deepstack.0", "projector.convert.deepstack.1",
+        std::vector<std::string>{"projector.convert.deepstack.0", "vision.convert.vision.hidden",
+                                 "projector.convert.deepstack.1", "tower.convert.vision.hidden",
                                  "projector.convert.vision.merged", "plain.convert.vision.merged",
                                  "decoder.convert.hidden", "plain.convert.hidden"});
 
