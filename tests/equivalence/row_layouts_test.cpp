@@ -82,9 +82,10 @@ at::Tensor attend(const at::Tensor& x_TH, StepContext& context) {
       .squeeze(1);
 }
 
-LayoutModel model_with_plain_block(bool moe) {
+// `met`: the rows that the parameters are said to meet.
+LayoutModel model_with_plain_block(bool moe, Layout met = Layout::kWhole) {
   LayoutModel model;
-  model.blocks = [moe] {
+  model.blocks = [moe, met] {
     const Values dense{{"num_experts", int64_t{0}}};
     std::vector<NamedBlock> blocks = testing::small_blocks(moe ? Values() : dense);
     const TensorSpec patches = testing::spec("vision.hidden", {DimSymbol::kP, Dim(16)});
@@ -93,6 +94,7 @@ LayoutModel model_with_plain_block(bool moe) {
     std::vector<FunctionBlock::Part> parts{plain_unit(merged, DimSymbol::kV, "", sum_of_rows)};
     // Behind the first layer: an anchor is a name that one unit writes.
     if (moe) parts.push_back(plain_unit(hidden, DimSymbol::kT, "router.stats.0", attend));
+    for (FunctionBlock::Part& part : parts) part.spec.layout = met;
     blocks.insert(blocks.begin() + 2, testing::block("plain", std::move(parts)));
     blocks.insert(blocks.begin() + 1,
                   testing::block("tower", {plain_unit(patches, DimSymbol::kP, "", sum_of_rows)}));
@@ -107,6 +109,25 @@ std::vector<std::string> conversions_of(const Chain& chain) {
     if (unit.unit->spec().name.starts_with("convert.")) found.push_back(unit.name);
   }
   return found;
+}
+
+struct Run {
+  const char* name;
+  int64_t world;
+  Values options;
+  const char* recompute = "none";
+  Values recompute_options = {};
+  bool moe = true;
+};
+
+LayoutChoice choice_of(const Run& run) {
+  LayoutChoice choice;
+  choice.world = run.world;
+  choice.strategy = "three_d";
+  choice.strategy_options = run.options;
+  choice.recompute = run.recompute;
+  choice.recompute_options = run.recompute_options;
+  return choice;
 }
 
 }  // namespace
@@ -196,14 +217,6 @@ TEST_CASE("row layouts: a block without layouts trains the same, its gradients c
                                  "projector.convert.vision.merged", "plain.convert.vision.merged",
                                  "decoder.convert.hidden", "plain.convert.hidden"});
 
-  struct Run {
-    const char* name;
-    int64_t world;
-    Values options;
-    const char* recompute = "none";
-    Values recompute_options = {};
-    bool moe = true;
-  };
   const Values tensor{{"tensor", int64_t{2}}}, context{{"context", int64_t{2}}};
   const Values pipeline{{"pipeline", int64_t{2}}};
   // Regions with collectives inside, which run again with them.
@@ -226,16 +239,17 @@ TEST_CASE("row layouts: a block without layouts trains the same, its gradients c
     const LayoutModel model = model_with_plain_block(layout.moe);
     const auto [oracle, fresh] = oracles.try_emplace(layout.moe);
     if (fresh) oracle->second = run_layout({}, model, mixed_step());
-    LayoutChoice choice;
-    choice.world = layout.world;
-    choice.strategy = "three_d";
-    choice.strategy_options = layout.options;
-    choice.recompute = layout.recompute;
-    choice.recompute_options = layout.recompute_options;
     const LayoutDifference difference =
-        compare_layouts(run_layout(choice, model, mixed_step()), oracle->second);
+        compare_layouts(run_layout(choice_of(layout), model, mixed_step()), oracle->second);
     CHECK_MESSAGE(difference.within_limits(), difference.text());
   }
+  // Said to meet own rows, they count on both ranks: twice as much.
+  const LayoutDifference twice =
+      compare_layouts(run_layout(choice_of({"tensor 2", 2, tensor}),
+                                 model_with_plain_block(true, Layout::kRows), mixed_step()),
+                      oracles.at(true));
+  CHECK_MESSAGE(twice.gradient == doctest::Approx(1).epsilon(1e-3), twice.text());
+  CHECK(twice.worst_gradient.starts_with("plain."));
 }
 
 TEST_CASE("row layouts: a block without layouts that reads the batch is refused") {
