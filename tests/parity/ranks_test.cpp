@@ -83,7 +83,7 @@ TEST_CASE("parity on ranks: tensor, context, pipeline and experts of three_d") {
   check_outcome("qwen3_vl_moe", sets_of(tensor_experts.options, "alltoall"), tensor_experts.ranks);
   check_outcome("qwen3_vl_moe", sets_of(slices.options, "allgather"), slices.ranks);
   check_outcome("qwen3_vl_moe_mixed", sets_of(ring.options, "hybrid_ep"), ring.ranks);
-  check_outcome("qwen3_vl_moe_mixed", sets_of(all.options, "hybrid_ep"), all.ranks);
+  check_outcome("qwen3_vl_moe", sets_of(all.options, "hybrid_ep"), all.ranks);
   check_outcome("qwen3_vl_moe_video", sets_of(pipeline.options, "local"), pipeline.ranks);
   check_outcome("qwen3_vl_moe_video", sets_of(ring.options, "alltoall"), ring.ranks);
   check_outcome("qwen3_moe", sets_of(slices.options, "hybrid_ep"), slices.ranks);
