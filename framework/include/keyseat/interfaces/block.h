@@ -22,7 +22,7 @@
 
 namespace keyseat {
 
-inline constexpr int kBlockAbi = 2;
+inline constexpr int kBlockAbi = 3;
 
 // Work of a unit for one workload shape; forward only. Counted as 6-measuring defines: GEMMs and
 // attention.

@@ -19,7 +19,7 @@
 
 namespace keyseat {
 
-inline constexpr int kDataAbi = 2;
+inline constexpr int kDataAbi = 3;
 
 // One sample, decoded and tokenised, not yet packed. CPU tensors.
 struct Sample {

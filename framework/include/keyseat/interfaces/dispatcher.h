@@ -16,7 +16,7 @@
 
 namespace keyseat {
 
-inline constexpr int kDispatcherAbi = 2;
+inline constexpr int kDispatcherAbi = 3;
 
 class KEYSEAT_API DispatchPlan {
  public:

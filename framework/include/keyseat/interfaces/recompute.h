@@ -14,7 +14,7 @@
 
 namespace keyseat {
 
-inline constexpr int kRecomputeAbi = 2;
+inline constexpr int kRecomputeAbi = 3;
 
 // A unit of the chain: layers.3 of block decoder.
 struct UnitName {
