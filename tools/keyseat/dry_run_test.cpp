@@ -107,7 +107,7 @@ TEST_CASE("dry run: all axes, from 8 ranks, share out parameters, states and wor
   CHECK(last(tensor, "flops") == doctest::Approx(last(plain, "flops") / 4).epsilon(0.01));
   CHECK(last(tensor, "parameters") < last(plain, "parameters"));
   const json slices = large(64, option("expert", 8) + option("expert_tensor", 2));
-  CHECK(last(slices, "parameters") < 0.6 * last(plain, "parameters"));
+  CHECK(last(slices, "parameters") < 0.7 * last(plain, "parameters"));
   const json all = large(512, option("tensor", 2) + option("context", 2) + option("expert", 16) +
                                   option("expert_tensor", 2));
   const json& mesh = all.at("mesh");
