@@ -1,10 +1,9 @@
 // Legend: C rows of a context rank, n query heads, m key/value heads, d head dim.
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "keyseat/interfaces/comm.h"
 #include "keyseat/mutation.h"
+#include "keyseat/nn/exchange.h"
 #include "nn/attention_flash.h"
 #include "nn/attention_pieces.h"
 #include "nn/row_attention.h"
@@ -15,30 +14,15 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// A tensor on its way to the next rank, and that of the rank before on its way here. Both are begun
-// together, on all ranks in the same order.
-class Pass {
- public:
-  Pass(const RankGroup& group, at::Tensor sent) : sent_(std::move(sent)) {
-    received_ = at::empty_like(sent_);
-    CommGroup& comm = group.comm();
-    const int64_t ranks = group.size();
-    sending_ = comm.send(sent_, (group.rank() + 1) % ranks);
-    receiving_ = comm.receive(received_, (group.rank() + ranks - 1) % ranks);
-  }
-  at::Tensor wait() {
-    receiving_->wait();
-    sending_->wait();
-    receiving_.reset();
-    sending_.reset();  // it may hold what was sent
-    sent_.reset();
-    return std::move(received_);
-  }
-
- private:
-  at::Tensor sent_, received_;
-  std::unique_ptr<Work> sending_, receiving_;
-};
+// The tensor goes to the next rank, and that of the rank before comes here. One call for both: as
+// two they would wait for each other all round the ring where a device runs them one by one.
+Exchange pass_on(const RankGroup& group, const at::Tensor& sent) {
+  const int64_t ranks = group.size(), next = (group.rank() + 1) % ranks,
+                before = (group.rank() + ranks - 1) % ranks;
+  std::vector<int64_t> to(static_cast<size_t>(ranks), 0), from = to;
+  to[static_cast<size_t>(next)] = from[static_cast<size_t>(before)] = sent.size(0);
+  return begin_all_to_all(group.comm(), sent, from, to);
+}
 
 // The pieces of own queries and the keys that are here at this step: those of the rank `step`
 // places before this one.
@@ -56,11 +40,11 @@ struct RingAttentionFunction : torch::autograd::Function<RingAttentionFunction> 
     AttentionSums sums(q);
     at::Tensor kv_C2md = pack_keys_values(k, v);
     for (int64_t step = 0; step < ranks; ++step) {
-      std::optional<Pass> pass;
-      if (step + 1 < ranks) pass.emplace(*plan->group, kv_C2md);
+      const bool passes = step + 1 < ranks;
+      Exchange pass = passes ? pass_on(*plan->group, kv_C2md) : Exchange();
       for (const AttentionPiece& piece : pieces_of_step(*plan, step))
         attend(piece, q, keys_in(kv_C2md), values_in(kv_C2md), plan->scale, sums);
-      if (pass) kv_C2md = pass->wait();
+      if (passes) kv_C2md = pass.wait();
     }
     const at::Tensor y = sums.y_Cnd.to(q.scalar_type());
     context->save_for_backward({q, k, v, y, sums.log_sum_nC});
@@ -81,19 +65,19 @@ struct RingAttentionFunction : torch::autograd::Function<RingAttentionFunction> 
     at::Tensor kv_C2md = pack_keys_values(k, v);
     // Sums travel in the wide type: rounded on every rank they would drift.
     at::Tensor dkv_C2md = at::zeros(kv_C2md.sizes(), wide);
-    std::optional<Pass> sums_pass;  // one step behind: this rank has to add to them first
+    Exchange sums_pass;  // one step behind: this rank has to add to them first
     for (int64_t step = 0; step < ranks; ++step) {
-      std::optional<Pass> pass;
-      if (step + 1 < ranks) pass.emplace(*plan->group, kv_C2md);
-      if (sums_pass) dkv_C2md = sums_pass->wait();
+      const bool passes = step + 1 < ranks;
+      Exchange pass = passes ? pass_on(*plan->group, kv_C2md) : Exchange();
+      if (step > 0) dkv_C2md = sums_pass.wait();
       const AttentionGradients out{dq, keys_in(dkv_C2md), values_in(dkv_C2md)};
       for (const AttentionPiece& piece : pieces_of_step(*plan, step))
         attend_backward(piece, rows, keys_in(kv_C2md), values_in(kv_C2md), out);
-      sums_pass.emplace(*plan->group, dkv_C2md);
-      if (pass) kv_C2md = pass->wait();
+      sums_pass = pass_on(*plan->group, dkv_C2md);
+      if (passes) kv_C2md = pass.wait();
     }
     // After the last step the sums go to the rank whose keys they belong to.
-    at::Tensor own_C2md = sums_pass->wait();
+    at::Tensor own_C2md = sums_pass.wait();
     if (KEYSEAT_MUTATED("sums_of_the_neighbour")) own_C2md = dkv_C2md;
     const at::ScalarType type = k.scalar_type();
     return {dq.to(q.scalar_type()), keys_in(own_C2md).to(type), values_in(own_C2md).to(type), {}};

@@ -73,7 +73,9 @@ class KEYSEAT_API CommGroup {
                                            std::vector<int64_t> output_counts,
                                            std::vector<int64_t> input_counts) = 0;
   // Messages between two ranks arrive in the order of their sends. A send may be done only once the
-  // peer receives, so post a step's sends and receives together, then wait.
+  // peer receives, so post a step's sends and receives together, then wait. A device runs those of
+  // a group one by one: ranks that send to each other at the same time use all_to_all, or a group
+  // for each direction.
   virtual std::unique_ptr<Work> send(at::Tensor tensor, int64_t to) = 0;
   virtual std::unique_ptr<Work> receive(at::Tensor tensor, int64_t from) = 0;
   virtual std::unique_ptr<Work> begin_barrier() = 0;
