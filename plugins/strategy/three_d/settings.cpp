@@ -112,8 +112,8 @@ OptionSchema option_schema() {
           .range(0, 1 << 24)
           .unit("tokens")
           .level(OptionLevel::kTuning)
-          .doc("Pads every row to this length, so that all steps have the same shapes; a longer "
-               "row is an error. 0: only to what tensor and context need."),
+          .doc("Pads every row that is trained on to this length, so that all steps have the same "
+               "shapes; a longer row is an error. 0: only to what tensor and context need."),
       Option("stages", OptionType::kStringList)
           .defaults_to(std::vector<std::string>{})
           .doc("First unit of every chunk but the first, in chain order, as in "

@@ -26,7 +26,7 @@ struct Settings {
   bool sequence_parallel = false, context_ring = false;
   bool shard_optimizer = true;
   bool overlap = true;
-  int64_t fixed_tokens = 0;            // of every row; 0: as it comes
+  int64_t fixed_tokens = 0;            // of every row in training; 0: as it comes
   std::vector<std::string> stages;     // first units of all chunks but the first; empty: auto
   std::optional<int64_t> stage_bytes;  // of a rank
   int64_t row_tokens = 0, row_patches = 0;

@@ -101,8 +101,10 @@ void ThreeD::schedule(StepPlan plan, Executor& executor) {
   values_->begin();
   if (plan.training) sums_->begin_window();
   std::vector<RowSizes> sizes;
+  // Rows of an evaluation are packed to another length, and grow.
+  const int64_t fixed_tokens = plan.training ? settings_.fixed_tokens : 0;
   for (Row& row : plan.rows) {
-    row = share_row(std::move(row), mesh_, settings_.fixed_tokens);
+    row = share_row(std::move(row), mesh_, fixed_tokens);
     if (KEYSEAT_MUTATED("tokens_of_own_rows")) row.facts.shared_tokens = row.facts.counts.tokens;
     if (KEYSEAT_MUTATED("visual_rows_off_by_one")) {
       const at::Tensor rows = row.tensors.at("visual_dst");

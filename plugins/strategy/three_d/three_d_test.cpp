@@ -87,12 +87,25 @@ std::vector<Row> rows_of(const Chain& chain, int64_t count) {
 
 }  // namespace
 
-TEST_CASE("three_d: a row that is longer than fixed_tokens ends the step with C3") {
+TEST_CASE("three_d: a row longer than fixed_tokens is C3 in training, and evaluated as it is") {
   Ranks ranks = ranks_of({{"fixed_tokens", int64_t{8}}}, 1);
   run(ranks, [&](size_t, Rank& rank, ThreadComm&) {
-    StepPlan plan;
-    plan.rows = rows_of(rank.chain, 1);
-    CHECK_THROWS_WITH_AS(rank.schedule(std::move(plan)), doctest::Contains("8"), Error);
+    const auto plan_of = [&](bool training) {
+      StepPlan plan;
+      plan.rows = rows_of(rank.chain, 1);
+      plan.training = training;
+      return plan;
+    };
+    CHECK_THROWS_WITH_AS(rank.schedule(plan_of(true)), doctest::Contains("8"), Error);
+    int64_t rows = 0;
+    StepPlan evaluated = plan_of(false);
+    const int64_t tokens = evaluated.rows[0].facts.row_tokens();
+    evaluated.on_forward = [&](int64_t, const Executor& done, const Store& store) {
+      rows += done.tensor(store, "logits").size(0);
+    };
+    rank.schedule(std::move(evaluated));
+    CHECK(tokens > 8);
+    CHECK(rows == tokens);
   });
 }
 
