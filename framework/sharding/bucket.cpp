@@ -16,7 +16,9 @@ const ParamSpec& spec_of(const Chain& chain, ParamRef ref) {
   return chain.units()[ref.unit].unit->spec().params[ref.param];
 }
 
-void fill(const at::Tensor& values, const Init& init, uint64_t seed, int64_t first) {
+// Elements of the piece from `first` on.
+void fill(const at::Tensor& values, const Init& init, uint64_t seed, const Piece& piece,
+          int64_t first) {
   switch (init.kind) {
     case Init::Kind::kZeros:
       values.zero_();
@@ -28,7 +30,9 @@ void fill(const at::Tensor& values, const Init& init, uint64_t seed, int64_t fir
       break;
   }
   const at::Tensor host = values.cpu();  // the same tensor where it is there already
-  fill_normal(host, seed, init.std, first);
+  for (const Piece::Run& run : piece.runs(first, values.numel()))
+    fill_normal(host.narrow(0, run.in_piece - first, run.count), seed, init.std, run.in_whole);
+  // At once: a piece that is cut by columns has as many runs as rows.
   if (!values.is_cpu()) values.copy_(host);
 }
 
@@ -65,10 +69,8 @@ void Bucket::initialise(const Chain& chain, int64_t seed) {
     const ParamRef ref = layout_.slices[i].ref;
     const OwnRange own = own_range(i);
     const uint64_t own_seed = derive_seed(seed, chain.units()[ref.unit].param_names[ref.param]);
-    for (const Piece::Run& run : layout_.slices[i].piece().runs(own.in_slice, own.count)) {
-      fill(master_.narrow(0, own.in_shard + run.in_piece - own.in_slice, run.count),
-           spec_of(chain, ref).init, own_seed, run.in_whole);
-    }
+    fill(master_.narrow(0, own.in_shard, own.count), spec_of(chain, ref).init, own_seed,
+         layout_.slices[i].piece(), own.in_slice);
   }
   refresh_copy();
 }
