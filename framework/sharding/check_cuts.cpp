@@ -136,9 +136,10 @@ class CutRules {
 
   void check_losses(int unit) {
     const UnitSpec& facts = spec(unit);
-    if (facts.layout != Layout::kWhole || degrees_.tensor * degrees_.context == 1) return;
+    if (degrees_.tensor * degrees_.context == 1) return;
     for (const TensorSpec& write : facts.writes) {
-      if (!write.name.starts_with("loss.")) continue;
+      const bool whole = facts.layout == Layout::kWhole || write.layout == Layout::kWhole;
+      if (!write.name.starts_with("loss.") || !whole) continue;
       refuse(degrees_.tensor > 1 ? "tensor" : "context",
              fmt::format("{} writes \"{}\" out of whole rows, on each of the {} ranks of tensor {} "
                          "x context {}",

@@ -25,7 +25,7 @@ UnitSpec rows_unit(const char* name, std::vector<ParamSpec> params, Layout layou
   UnitSpec unit = testing::unit_spec(
       name, std::move(params), {testing::spec("tokens", {DimSymbol::kT}, at::kLong)},
       {testing::spec(std::string("loss.") + name, {Dim(1)}, at::kFloat, "one")});
-  unit.layout = layout;
+  unit.layout = unit.writes[0].layout = layout;
   return unit;
 }
 
@@ -79,6 +79,9 @@ TEST_CASE("cut: a loss out of whole rows would count once per rank") {
                 "context 1");
   check_problem(problems_with({whole}, kContext), Code::kC4Combination, "tensor 1 x context 2");
   CHECK(problems_with({whole}, {}).empty());
+  UnitSpec same_sum = rows_unit("u", {param});
+  same_sum.writes[0].layout = Layout::kWhole;
+  check_problem(problems_with({same_sum}, kTensor), Code::kC4Combination, "out of whole rows");
 }
 
 TEST_CASE("cut: tied parameters lie alike, and meet the same rows") {
