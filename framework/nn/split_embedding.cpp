@@ -1,6 +1,5 @@
 // Embedding whose table is cut over tensor ranks by its vocabulary.
-// Legend: C rows of the context rank, T own rows, V vocabulary, H hidden, S rows whose ids are
-// here.
+// Legend: C rows of the context rank, T own rows, V vocabulary, H hidden.
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "keyseat/nn/linear.h"
@@ -30,10 +29,11 @@ struct SplitEmbeddingFunction : torch::autograd::Function<SplitEmbeddingFunction
     const ParamHandle table = ParamHandle::from_capsule(context->saved_data["table"]);
     const at::Tensor row_C = context->get_saved_variables()[0];
     const GradientBuffer buffer(table);
-    if (!row_C.is_meta()) {  // how many ids are here only values tell
-      const at::Tensor here_S = row_C.ge(0).nonzero().squeeze(1);
-      add_into_rows(buffer.tensor(), row_C.index_select(0, here_S),
-                    gradients[0].index_select(0, here_S));
+    if (buffer.tensor().size(0) > 0) {
+      // Rows of other ranks add zeros: to count those that are here the host would have to wait
+      // for a device.
+      add_into_rows(buffer.tensor(), row_C.clamp_min(0),
+                    gradients[0].masked_fill(row_C.lt(0).unsqueeze(1), 0));
     }
     return {{}, buffer.hand_over(), {}};
   }

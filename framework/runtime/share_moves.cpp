@@ -32,7 +32,10 @@ std::vector<RowRange> ranges_of(Layout layout, DimSymbol rows, const RowFacts& f
 }
 
 at::Tensor visual_index(const at::Tensor& like, const RowFacts& facts) {
-  return at::tensor(facts.share.own_visual, at::TensorOptions().dtype(at::kLong)).to(like.device());
+  const at::Tensor index = at::tensor(facts.share.own_visual, at::kLong);
+  if (!like.is_cuda()) return index.to(like.device());
+  // From ordinary memory the host would wait for all that the device has still to do.
+  return index.pin_memory().to(like.device(), /*non_blocking=*/true);
 }
 
 int64_t whole_size(DimSymbol rows, const RowFacts& facts) {
