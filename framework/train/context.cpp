@@ -16,9 +16,9 @@ using torch::autograd::Edge;
 using torch::autograd::Node;
 
 // Every axis that splits the tokens of one micro-batch index over ranks.
-const std::vector<Axis>& token_axes() {
-  static const std::vector<Axis> axes{Axis::kTensor, Axis::kContext, Axis::kShard,
-                                      Axis::kReplicate};
+std::vector<Axis> token_axes(const Mesh& mesh) {
+  std::vector<Axis> axes = mesh.split_axes(Layout::kRows);
+  axes.insert(axes.end(), {Axis::kShard, Axis::kReplicate});
   return axes;
 }
 
@@ -112,7 +112,8 @@ void StepContext::tap(const std::string& name, const at::Tensor& tensor) {
 
 void StepContext::sum_over_token_ranks(at::Tensor& tensor) {
   if (state_.mesh == nullptr || state_.comm == nullptr) return;  // a unit called on its own
-  state_.comm->group(state_.mesh->group(token_axes())).all_reduce(tensor, ReduceOp::kSum)->wait();
+  const std::vector<int64_t> ranks = state_.mesh->group(token_axes(*state_.mesh));
+  state_.comm->group(ranks).all_reduce(tensor, ReduceOp::kSum)->wait();
 }
 
 uint64_t StepContext::random_seed(Region region) const {
