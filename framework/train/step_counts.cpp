@@ -30,6 +30,34 @@ RowCounts load(const int64_t* in) {
   return counts;
 }
 
+// All ranks find it, since all know the counts of all. `all`: [world * micro_batches, kFields].
+void require_same_rows(const at::Tensor& all, int64_t micro_batches, const Mesh& mesh) {
+  std::map<std::pair<int64_t, int64_t>, int64_t> speakers;  // by data rank; the first one it has
+  for (int64_t rank = 0; rank < mesh.world(); ++rank) {
+    const std::pair data_rank{mesh.coordinate_of(rank, Axis::kReplicate),
+                              mesh.coordinate_of(rank, Axis::kShard)};
+    const int64_t speaker = speakers.try_emplace(data_rank, rank).first->second;
+    for (int64_t m = 0; m < micro_batches; ++m) {
+      const auto fields_of = [&](int64_t of) {
+        return all.data_ptr<int64_t>() + (of * micro_batches + m) * kFields;
+      };
+      const int64_t *own = fields_of(rank), *first = fields_of(speaker);
+      if (std::equal(own, own + kFields - 1, first)) continue;
+      const RowCounts found = load(own), expected = load(first);
+      throw Error(Problem{
+          Code::kR6Data,
+          {},
+          fmt::format(
+              "ranks {} and {} work on the same rows, but in micro-batch {} they have {} and "
+              "{} tokens, {} and {} images, {} and {} samples that failed",
+              speaker, rank, m, expected.tokens, found.tokens, expected.images, found.images,
+              expected.failed, found.failed),
+          "each of them reads and decodes its rows itself",
+          "Look whether both hosts have the same files, and can read all of them."});
+    }
+  }
+}
+
 }  // namespace
 
 bool speaks_for_rows(const Mesh& mesh, int64_t rank) {
@@ -51,6 +79,7 @@ StepCounts gather_counts(std::vector<Row>& rows, Comm& comm, const Mesh& mesh, b
   comm::all_ranks(comm, world)
       .all_gather(all, own, std::vector<int64_t>(world, micro_batches))
       ->wait();
+  require_same_rows(all, micro_batches, mesh);
 
   StepCounts counts;
   counts.micro_batches.resize(micro_batches);

@@ -25,7 +25,8 @@ struct StepCounts {
 bool speaks_for_rows(const Mesh& mesh, int64_t rank);
 
 // Gathers and writes RowFacts::shared_tokens of every row. Every rank has the same number of rows.
-// `stop`: this rank wants the run to stop; all ranks learn of it together.
+// `stop`: this rank wants the run to stop; all ranks learn of it together. R6, on every rank, where
+// those of one data rank have different rows.
 StepCounts gather_counts(std::vector<Row>& rows, Comm& comm, const Mesh& mesh, bool stop = false);
 
 // Weight and global normaliser of every loss the chain writes.

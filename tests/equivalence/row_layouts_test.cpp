@@ -11,6 +11,7 @@
 #include "keyseat/row_share.h"
 #include "tests/ranks/layout_run.h"
 #include "tests/ranks/thread_comm.h"
+#include "train/step_counts.h"
 #include "train/test_units.h"
 
 namespace keyseat::test::row_layouts {
@@ -165,6 +166,30 @@ TEST_CASE("row layouts: the shares of all ranks make the whole again, on each of
       });
     }
   }
+}
+
+TEST_CASE("row layouts: where ranks of one data rank read different rows, all are told") {
+  const Chain chain = testing::chain_of(testing::small_blocks());
+  constexpr int64_t kWorld = 4;
+  const auto count = [&](const std::vector<int64_t>& text) {  // of the sample, by rank
+    ThreadWorld({.world = kWorld}).run([&](int64_t rank, ThreadComm& comm) {
+      MeshDegrees degrees;
+      degrees.tensor = degrees.shard = 2;
+      Problems problems;
+      const Mesh mesh = Mesh::build(degrees, kWorld, rank, kWorld, problems);
+      std::vector<Row> rows;
+      rows.push_back(packed_row(chain, {{text[static_cast<size_t>(rank)], false}}));
+      const auto gather = [&] { train::gather_counts(rows, comm, mesh); };
+      if (text[2] == text[3]) {
+        CHECK_NOTHROW(gather());
+      } else {
+        CHECK_THROWS_WITH_AS(gather(), doctest::Contains("ranks 2 and 3 work on the same rows"),
+                             Error);
+      }
+    });
+  };
+  count({4, 4, 9, 9});
+  count({4, 4, 9, 8});
 }
 
 TEST_CASE("row layouts: conversions have shapes on meta tensors") {
