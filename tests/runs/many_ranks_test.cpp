@@ -13,18 +13,6 @@ using namespace keyseat_runs;
 
 namespace {
 
-std::vector<std::string> launched(int ranks, std::vector<std::string> command) {
-  std::vector<std::string> all{"launch", "-n", std::to_string(ranks), "--"};
-  all.insert(all.end(), command.begin(), command.end());
-  return all;
-}
-
-std::vector<std::string> joined(std::vector<std::string> first,
-                                const std::vector<std::string>& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
 // Eight samples a step, in one micro-batch over all ranks together.
 std::vector<std::string> sharded(int ranks, const std::string& dispatcher = "hybrid_ep") {
   return {"--set", "strategy.plugin=fsdp",
@@ -37,11 +25,6 @@ std::vector<std::string> sharded(int ranks, const std::string& dispatcher = "hyb
 std::vector<std::string> sharded_train(int ranks, const fs::path& run_dir,
                                        const std::vector<std::string>& more) {
   return launched(ranks, train_arguments(run_dir, joined(sharded(ranks), more)));
-}
-
-void must_succeed(const std::vector<std::string>& arguments) {
-  const Ending ending = Command(arguments).wait();
-  REQUIRE_MESSAGE(ending.status == 0, ending.err);
 }
 
 const std::vector<std::string> kOneRow{"--set", "data.options.micro_batch_size=8"};

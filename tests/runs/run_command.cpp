@@ -97,6 +97,21 @@ Ending train(const fs::path& run_dir, const std::vector<std::string>& more) {
   return Command(train_arguments(run_dir, more)).wait();
 }
 
+std::vector<std::string> joined(std::vector<std::string> first,
+                                const std::vector<std::string>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+std::vector<std::string> launched(int ranks, const std::vector<std::string>& command) {
+  return joined({"launch", "-n", std::to_string(ranks), "--"}, command);
+}
+
+void must_succeed(const std::vector<std::string>& arguments) {
+  const Ending ending = Command(arguments).wait();
+  REQUIRE_MESSAGE(ending.status == 0, ending.err);
+}
+
 bool wait_until(Command& command, const std::function<bool()>& condition, double seconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (std::chrono::steady_clock::now() < end) {

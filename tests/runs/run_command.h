@@ -59,6 +59,13 @@ std::vector<std::string> train_arguments(const fs::path& run_dir,
                                          const std::vector<std::string>& more = {});
 Ending train(const fs::path& run_dir, const std::vector<std::string>& more = {});
 
+// The command on so many ranks of this machine.
+std::vector<std::string> launched(int ranks, const std::vector<std::string>& command);
+std::vector<std::string> joined(std::vector<std::string> first,
+                                const std::vector<std::string>& second);
+// Ends the test where it does not, with what it wrote to stderr.
+void must_succeed(const std::vector<std::string>& arguments);
+
 // Polls until `condition`, the command's end, or the time is up; says whether the condition came.
 bool wait_until(Command& command, const std::function<bool()>& condition, double seconds = 60);
 
