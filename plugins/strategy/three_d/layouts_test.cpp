@@ -51,6 +51,11 @@ TEST_CASE("three_d: layouts that cannot be are refused at their options, all at 
                 "virtual is 2, but pipeline is 1");
   check_problem(problems_of(pipeline_of(4, 4), 4, chain), Code::kC4Combination,
                 "pipeline 4 x virtual 4 = 16 chunks, but the chain has 12 units");
+  // Their product exceeds 32 bits.
+  check_problem(problems_of(pipeline_of(1 << 16, 1 << 16), 1 << 16, chain), Code::kC4Combination,
+                "= 4294967296 chunks, but the chain has 12 units");
+  check_problem(problems_of(pipeline_of(1 << 16, 1 << 15), 1 << 16, chain), Code::kC4Combination,
+                "= 2147483648 chunks, but the chain has 12 units");
   CHECK(problems_of(pipeline_of(3, 2, 3), 4, chain).size() == 2);  // the ranks, and the experts
   const Chain dense = testing::chain_of(testing::small_blocks({{"num_experts", int64_t{0}}}));
   check_problem(problems_of(pipeline_of(1, 1, 2), 2, dense), Code::kC4Combination,
@@ -79,8 +84,10 @@ TEST_CASE("three_d: layouts that cannot be are refused at their options, all at 
                 "tensor 2 x context 2 x pipeline 3 = 12 does not divide the 8 ranks of the run");
   check_problem(given({{"context", kThree}}, 4), Code::kC4Combination,
                 "tensor 1 x context 3 x pipeline 1 = 3 does not divide the 4 ranks of the run");
-  check_problem(given({{"expert_tensor", kFour}}, 6), Code::kC4Combination,
-                "expert 1 x expert_tensor 4 = 4 does not divide the 6 ranks of a stage");
+  check_problem(
+      given({{"expert_tensor", kFour}}, 6), Code::kC4Combination,
+      "option \"expert_tensor\": expert 1 x expert_tensor 4 = 4 does not divide the 6 ranks of "
+      "a stage");
   CHECK(given({{"expert_tensor", kFour}}, 8).empty());
   CHECK(given({{"tensor", kFour}}, 4).empty());  // key/value heads and a tower that are whole
   const auto has = [](const Problems& problems, const std::string& part) {

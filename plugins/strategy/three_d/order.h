@@ -9,7 +9,7 @@ namespace keyseat_strategy_three_d {
 // The chain is cut into stages * virtual_stages chunks; chunk c runs on stage c mod stages.
 struct Pipeline {
   int64_t stages = 1, virtual_stages = 1;
-  int chunks() const { return static_cast<int>(stages * virtual_stages); }
+  int64_t chunks() const { return stages * virtual_stages; }
   int64_t stage_of(int chunk) const { return chunk % stages; }
 };
 

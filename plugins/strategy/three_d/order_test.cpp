@@ -53,7 +53,7 @@ struct Simulation {
       left += actions.back().size();
     }
     std::map<std::array<int64_t, 3>, double> end;  // by direction, micro-batch, chunk
-    const int last = pipeline.chunks() - 1;
+    const int64_t last = pipeline.chunks() - 1;
     for (bool moved = true; moved;) {
       moved = false;
       for (size_t stage = 0; stage < next.size(); ++stage) {

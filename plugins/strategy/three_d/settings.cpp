@@ -186,7 +186,7 @@ class DegreeRules {
              "choose degrees whose product divides the number of ranks");
     }
     if (world % stages == 0 && world / stages % (settings_.expert * settings_.expert_tensor) != 0) {
-      refuse("expert",
+      refuse(settings_.expert > 1 ? "expert" : "expert_tensor",
              fmt::format("{} does not divide the {} ranks of a stage ({} ranks / pipeline {})",
                          expert_ranks_text(settings_), world / stages, world, stages),
              "the ranks of a stage share its experts",

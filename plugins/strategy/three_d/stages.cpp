@@ -83,7 +83,7 @@ std::vector<int> balanced_begins(const Options& options, const Settings& setting
   PieceLimits limits;
   limits.open.assign(static_cast<size_t>(pipeline.chunks()), 0);
   // As many micro-batches as it takes to fill the pipeline.
-  const int64_t micro_batches = 2 * static_cast<int64_t>(pipeline.chunks());
+  const int64_t micro_batches = 2 * pipeline.chunks();
   for (int64_t stage = 0; stage < pipeline.stages; ++stage) {
     const auto open =
         most_open(pipeline, stage_actions(pipeline, micro_batches, stage, /*training=*/true));

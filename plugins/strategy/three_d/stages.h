@@ -19,7 +19,7 @@ class Stages {
   static Stages whole(const keyseat::Chain& chain);
 
   const Pipeline& pipeline() const { return pipeline_; }
-  int chunks() const { return pipeline_.chunks(); }
+  int chunks() const { return static_cast<int>(pipeline_.chunks()); }
   keyseat::UnitRange range(int chunk) const { return {begins_[chunk], begins_[chunk + 1]}; }
   int64_t stage_of(int unit) const;
   // By unit: it runs on this stage.
