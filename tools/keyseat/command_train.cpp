@@ -94,10 +94,6 @@ int command_train(int argc, const char* const* argv) {
     dry_run(arguments, world, row, json);
     return 0;
   }
-  if (dry) {
-    dry_run(arguments, world, row, json);
-    return 0;
-  }
   ConfigPlugins plugins(arguments.allow_abi_mismatch);
   RunConfig config = resolve_or_throw(arguments, plugins, ConfigUse::kTrain);
   const std::string dir = config.run.dir;
