@@ -136,6 +136,8 @@ void Monitor::run() {
 
 void Monitor::loop_once() {
   wait_for_events();
+  // Looked at first: the calls that were made before are all sent ahead of the goodbye.
+  const bool closing = closing_;
   const double time = now();
   // A process that was itself stopped blames nobody for the silence.
   if (const double gap = time - last_loop_; gap > interval_ + limit_ / 4) watch_.excuse(gap);
@@ -147,7 +149,7 @@ void Monitor::loop_once() {
   judge();
   if (terminating() && has_verdict_) end_at_ = time;
   end_process_when_due();
-  if (!closing_) return;
+  if (!closing) return;
   if (!goodbye_sent_) say_goodbye();
   if (has_verdict_ && !failing_) end_at_ = std::min(end_at_, time + kLinger);
   if (!may_leave()) return;
