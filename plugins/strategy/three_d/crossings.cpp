@@ -62,11 +62,9 @@ RowSizes::RowSizes(const Row& row, const Mesh& mesh)
     return std::accumulate(counts.begin(), counts.end(), int64_t{0});
   };
   const auto own_visual = static_cast<int64_t>(share.own_visual.size());
-  // Which visual tokens lie in the rows of the other tensor ranks is not told.
-  const int64_t context_visual = mesh.sequence_parallel() ? -1 : own_visual;
   tokens_ = {share.row_tokens, rows, share.row_tokens / mesh.degree(Axis::kContext), -1};
   patches_ = {sum(share.patch_count), -1, -1, patches};
-  visual_tokens_ = {sum(share.visual_count), own_visual, context_visual, visual};
+  visual_tokens_ = {sum(share.visual_count), own_visual, -1, visual};
   images_ = {sum(share.image_count), -1, -1, images};
 }
 
