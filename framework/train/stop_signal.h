@@ -8,7 +8,7 @@ inline constexpr int kStoppedStatus = 5;
 
 void watch_stop_signals();
 bool stop_requested();
-// For a message: "SIGTERM"; empty where none came.
+// For a message: "SIGTERM"; empty where none came to this rank.
 const char* stop_signal_name();
 void forget_stop_signals();  // as if none had come, and the system's handling again
 

@@ -83,6 +83,17 @@ TEST_CASE("many ranks: stopped by SIGTERM and resumed, the run is bitwise the on
   CHECK((bytes_of(run / "final.safetensors") == bytes_of(scratch / "whole/final.safetensors")));
 }
 
+TEST_CASE("many ranks: a signal to one rank stops all, and the first one says where it came from") {
+  const Scratch scratch;
+  const fs::path run = scratch / "stopped";
+  Command command(sharded_train(2, run, {"--set", "run.steps=40"}));
+  REQUIRE(wait_until(command, [&] { return steps_done(run) >= 2; }));
+  command.send_to_child(SIGTERM, 1);
+  const Ending stopped = command.wait();
+  REQUIRE_MESSAGE(stopped.status == 5, stopped.err);
+  CHECK(has(stopped.out, "stopped by a signal to another rank behind "));
+}
+
 TEST_CASE("many ranks: a checkpoint of two ranks is gone on from by one process and by four") {
   const Scratch scratch;
   const std::vector<std::string> constant{"--set", "optimizer.schedule.kind=constant"};

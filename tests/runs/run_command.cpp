@@ -65,6 +65,13 @@ void Command::send(int signal) {
   if (!ended_) ::kill(pid_, signal);
 }
 
+void Command::send_to_child(int signal, int child) {
+  std::ifstream children(fmt::format("/proc/{0}/task/{0}/children", pid_));
+  pid_t pid = -1;
+  for (int passed = 0; passed <= child; ++passed) REQUIRE(static_cast<bool>(children >> pid));
+  REQUIRE(::kill(pid, signal) == 0);
+}
+
 std::string Command::err() const { return bytes_of(err_); }
 
 Ending Command::wait(double seconds) {

@@ -43,7 +43,8 @@ class Command {
 
   bool running();
   void send(int signal);
-  std::string err() const;  // what it wrote to stderr so far
+  void send_to_child(int signal, int child);  // children in the order of their start, from 0
+  std::string err() const;                    // what it wrote to stderr so far
   // Waits at most `seconds`, then kills it.
   Ending wait(double seconds = 120);
 

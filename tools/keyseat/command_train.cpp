@@ -35,8 +35,10 @@ nlohmann::json summary_json(const train::LoopResult& result, train::Session& ses
 void print_summary(const train::LoopResult& result, train::Session& session,
                    const std::string& report) {
   if (result.stopped) {
+    const std::string own = train::stop_signal_name();
     fmt::print("stopped by {} behind {} of {} steps; --resume goes on from there\n",
-               train::stop_signal_name(), result.steps, session.config().run.steps);
+               own.empty() ? "a signal to another rank" : own, result.steps,
+               session.config().run.steps);
   } else {
     // A run that was complete before has no step of its own.
     const bool stepped = result.last.seconds > 0;
