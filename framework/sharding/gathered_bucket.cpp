@@ -24,7 +24,7 @@ at::Tensor without_memory(const BucketLayout& layout, at::Device device) {
 }  // namespace
 
 GatheredBucket::GatheredBucket(Bucket& bucket, const RankGroups& groups, at::Device device)
-    : bucket_(bucket), group_(groups.of(bucket.layout().holders).gather), device_(device) {
+    : bucket_(bucket), group_(groups.of(bucket.layout().holders).beside), device_(device) {
   const BucketLayout& layout = bucket.layout();
   values_ = layout.is_gathered() ? without_memory(layout, device) : bucket.source();
   if (layout.shards == 1) gradient_ = bucket.gradient();

@@ -13,10 +13,10 @@ RankGroups::RankGroups(const Mesh& mesh, Comm& comm, bool sharded) {
     const std::vector<Axis> axes = holder_axes(holders, /*replicas=*/false);
     if (sharded) {
       domain.shard = group(axes);
-      domain.gather = group(axes, CommChannel::kParameters);
+      domain.beside = group(axes, CommChannel::kParameters);
       if (holders != Holders::kExpertSlice) domain.replicate = group({Axis::kReplicate});
     } else {
-      domain.replicate = group(holder_axes(holders, /*replicas=*/true));
+      domain.replicate = group(holder_axes(holders, /*replicas=*/true), CommChannel::kParameters);
     }
     domain.pieces = group(piece_axes(holders));
   }

@@ -61,9 +61,9 @@ void GradientSums::begin_scatter(const GatheredBucket& gathered) {
   Part part{&bucket, gathered.gradient(),
             first ? bucket.gradient() : at::empty_like(bucket.gradient()), nullptr};
   part.work = ranks_.of(layout.holders)
-                  .shard->reduce_scatter(part.output, part.input,
-                                         std::vector<int64_t>(static_cast<size_t>(layout.shards),
-                                                              layout.shard_elements()));
+                  .beside->reduce_scatter(part.output, part.input,
+                                          std::vector<int64_t>(static_cast<size_t>(layout.shards),
+                                                               layout.shard_elements()));
   parts_.push_back(std::move(part));
 }
 

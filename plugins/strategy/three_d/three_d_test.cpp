@@ -17,23 +17,28 @@ Values degrees(int64_t pipeline, int64_t chunks = 1, int64_t expert = 1) {
   return {{"pipeline", pipeline}, {"virtual", chunks}, {"expert", expert}};
 }
 
+Mesh mesh_of(const Strategy& strategy, int64_t rank, int64_t world) {
+  Problems problems;
+  Mesh mesh = Mesh::build(strategy.degrees(world), world, rank, world, problems);
+  REQUIRE(problems_text(problems) == "");
+  return mesh;
+}
+
 // One rank of a world whose ranks are threads, made before them.
 class Rank {
  public:
   Rank(const Values& options, int64_t rank, int64_t world,
        const std::vector<std::string>& freeze = {})
-      : chain(testing::chain_of(testing::small_blocks(), freeze)),
-        strategy(make_plugin<Strategy>("three_d", options)),
-        facts(facts_of(rank, world)) {
-    Problems problems;
-    mesh_ = Mesh::build(strategy->degrees(world), world, rank, world, problems);
-  }
+      : strategy(make_plugin<Strategy>("three_d", options)),
+        facts(facts_of(rank, world)),
+        mesh(mesh_of(*strategy, rank, world)),
+        chain(testing::chain_of(testing::small_blocks(), freeze, mesh)) {}
 
-  void place(Comm& comm) { strategy->place(facts, chain, mesh_, comm); }
+  void place(Comm& comm) { strategy->place(facts, chain, mesh, comm); }
   void connect(Comm& comm, UnitEvents& events) {
     ExecutorServices services;
     services.comm = &comm;
-    services.mesh = &mesh_;
+    services.mesh = &mesh;
     services.dispatcher = dispatcher_.get();
     services.events = &events;
     executor_ = std::make_unique<Executor>(chain, services);
@@ -43,13 +48,13 @@ class Rank {
     strategy->schedule(std::move(plan), *executor_);
   }
 
-  const Chain chain;
   const std::shared_ptr<Strategy> strategy;
   const StrategyFacts facts;
+  const Mesh mesh;
+  const Chain chain;
 
  private:
   std::shared_ptr<Dispatcher> dispatcher_ = make_plugin<Dispatcher>("local");
-  Mesh mesh_;
   std::unique_ptr<Executor> executor_;
 };
 
@@ -298,5 +303,32 @@ TEST_CASE("three_d: without overlap a unit's gradients are summed before the nex
       CHECK((overlap ? open[rank] : done[rank]) == ranks[0]->chain.size());
       CHECK((overlap ? done[rank] : open[rank]) == 0);
     }
+  }
+}
+
+TEST_CASE(
+    "three_d: sums of gradients queue neither behind nor in front of what a layer waits for") {
+  for (const bool sharded : {true, false}) {
+    CAPTURE(sharded);
+    // Both the rows and the gradients travel between the same two ranks.
+    Ranks ranks = ranks_of(
+        {{"min_bytes", int64_t{0}}, {"context", int64_t{2}}, {"shard_optimizer", sharded}}, 2);
+    run(ranks, [&](size_t, Rank& rank, ThreadComm& comm) {
+      StepPlan plan;
+      plan.rows = rows_of(rank.chain, 1);
+      comm.take_calls();
+      rank.schedule(std::move(plan));
+      rank.strategy->finish();
+      int64_t beside = 0, computed = 0;
+      for (const RecordedCall& call : comm.take_calls())
+        ++(call.channel == CommChannel::kParameters ? beside : computed);
+      // At least one by group of parameters: its values, where they are sharded, its gradients.
+      const auto& units = rank.chain.units();
+      const auto groups = std::count_if(units.begin(), units.end(), [](const ChainUnit& unit) {
+        return !unit.param_names.empty();
+      });
+      CHECK(beside >= (sharded ? 2 : 1) * groups);
+      CHECK(computed > 0);
+    });
   }
 }

@@ -14,10 +14,10 @@ struct RankGroups {
   // Of the parameters with one kind of holders.
   struct Domain {
     CommGroup* shard = nullptr;  // hold the shards of one bucket
-    // The same ranks, for gathers of units' parameters: they neither queue behind what the
-    // computation waits for, nor in front of it.
-    CommGroup* gather = nullptr;
-    CommGroup* replicate = nullptr;  // hold equal shards
+    // The same ranks, for what goes on beside the computation: it neither queues behind what that
+    // waits for, nor in front of it.
+    CommGroup* beside = nullptr;
+    CommGroup* replicate = nullptr;  // hold equal shards; beside the computation if not sharded
     CommGroup* pieces = nullptr;     // hold the pieces of one parameter, by place
   };
 
