@@ -139,6 +139,11 @@ TEST_CASE("dry run: wrong layouts are refused with every rule they break") {
   CHECK(both.status == 2);
   CHECK(both.output.find("expert 24 does not divide the 12 ranks of a stage") != std::string::npos);
   CHECK(both.output.find("expert 24 does not divide the 128 experts") != std::string::npos);
+  const Dry together = dry_run("qwen3_vl_30b_3d", 16,
+                               "--set dispatcher.plugin=local --set strategy.options.tensor=3");
+  CHECK(together.output.find("tensor 3") != std::string::npos);
+  CHECK(together.output.find("dispatcher/local cannot serve an expert degree of 8") !=
+        std::string::npos);
   const Dry local = dry_run("qwen3_vl_30b_3d", 16, "--set dispatcher.plugin=local");
   CHECK(local.status == 2);
   CHECK(local.output.find("local") != std::string::npos);

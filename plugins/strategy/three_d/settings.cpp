@@ -45,10 +45,20 @@ MeshDegrees Settings::given_degrees() const {
 }
 
 MeshDegrees Settings::degrees(int64_t world) const {
-  // Degrees that do not fit are reported once, by check_degrees, where they are written.
-  MeshDegrees degrees = fits(world) ? given_degrees() : MeshDegrees{};
-  const int64_t data = fits(world) ? world / model_ranks() : world;
-  (shard_optimizer ? degrees.shard : degrees.replicate) = data;
+  if (fits(world)) {
+    MeshDegrees degrees = given_degrees();
+    (shard_optimizer ? degrees.shard : degrees.replicate) = world / model_ranks();
+    return degrees;
+  }
+  // Degrees that do not fit are reported once, by check_degrees, where they are written. The
+  // experts stay as they are given where they can, so that what else is wrong with them is found,
+  // too.
+  MeshDegrees degrees;
+  degrees.shard = world;
+  if (world % (expert * expert_tensor) == 0) {
+    degrees.expert = expert;
+    degrees.expert_tensor = expert_tensor;
+  }
   return degrees;
 }
 
