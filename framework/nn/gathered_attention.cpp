@@ -7,6 +7,7 @@
 #include "nn/attention_flash.h"
 #include "nn/attention_pieces.h"
 #include "nn/row_attention.h"
+#include "runtime/own_rows.h"
 
 namespace keyseat::nn {
 namespace {
@@ -16,7 +17,7 @@ using torch::autograd::variable_list;
 
 at::Tensor gather_keys_values(const at::Tensor& k_Cmd, const at::Tensor& v_Cmd,
                               const RowAttentionPlan& plan) {
-  return plan.in_row_order(plan.group->all_gather(pack_keys_values(k_Cmd, v_Cmd)));
+  return in_row_order(plan.group->all_gather(pack_keys_values(k_Cmd, v_Cmd)), plan.group->size());
 }
 
 std::vector<AttentionPiece> pieces_of_row(const RowAttentionPlan& plan) {

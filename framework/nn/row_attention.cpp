@@ -11,6 +11,7 @@
 #include "nn/attention_pieces.h"
 #include "nn/contract.h"
 #include "nn/naive.h"
+#include "runtime/own_rows.h"
 
 namespace keyseat::nn {
 namespace {
@@ -64,8 +65,8 @@ struct GatherContextRows : torch::autograd::Function<GatherContextRows> {
 // The oracle: full score matrices of the gathered row, gradients by autograd. On a ring as well.
 at::Tensor row_attention_naive(const at::Tensor& q_Cnd, const at::Tensor& k_Cmd,
                                const at::Tensor& v_Cmd, const RowAttentionPlan& plan) {
-  const at::Tensor kv_T2md =
-      plan.in_row_order(GatherContextRows::apply(pack_keys_values(k_Cmd, v_Cmd), plan.group));
+  const at::Tensor kv_T2md = in_row_order(
+      GatherContextRows::apply(pack_keys_values(k_Cmd, v_Cmd), plan.group), plan.group->size());
   const at::Tensor k_Tmd = keys_in(kv_T2md), v_Tmd = values_in(kv_T2md);
   std::vector<at::Tensor> outputs;
   const auto attend_piece = [&](const AttentionPiece& piece) {
@@ -82,22 +83,6 @@ at::Tensor row_attention_naive(const at::Tensor& q_Cnd, const at::Tensor& k_Cmd,
 }
 
 }  // namespace
-
-at::Tensor RowAttentionPlan::in_row_order(const at::Tensor& by_rank) const {
-  std::vector<std::pair<int64_t, at::Tensor>> parts;  // by their first row
-  int64_t offset = 0;
-  for (const std::vector<RowRange>& of_rank : chunks) {
-    for (const RowRange& chunk : of_rank) {
-      parts.emplace_back(chunk.begin, by_rank.narrow(0, offset, chunk.end - chunk.begin));
-      offset += chunk.end - chunk.begin;
-    }
-  }
-  std::stable_sort(parts.begin(), parts.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<at::Tensor> ordered;
-  for (const auto& [begin, part] : parts) ordered.push_back(part);
-  return at::cat(ordered, 0);
-}
 
 at::Tensor RowAttentionPlan::by_rank(const at::Tensor& in_row_order) const {
   std::vector<at::Tensor> parts;

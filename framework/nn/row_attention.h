@@ -19,9 +19,7 @@ struct RowAttentionPlan final : torch::CustomClassHolder {
   const std::vector<RowRange>& own_chunks() const {
     return chunks[static_cast<size_t>(group->rank())];
   }
-  // Rows of all context ranks, rank by rank as an all-gather yields them, in the order of the
-  // packed row, and back.
-  at::Tensor in_row_order(const at::Tensor& by_rank) const;
+  // The reverse of keyseat::in_row_order: rank by rank, as a reduce-scatter takes them.
   at::Tensor by_rank(const at::Tensor& in_row_order) const;
 };
 using RowAttentionPlanPointer = c10::intrusive_ptr<RowAttentionPlan>;

@@ -67,6 +67,22 @@ RowRange own_images(DimSymbol rows, const RowShare& share, const Mesh& mesh) {
   return {begin, begin + *own};
 }
 
+at::Tensor in_row_order(const at::Tensor& by_rank, int64_t context) {
+  std::vector<std::pair<int64_t, at::Tensor>> parts;  // by their first row
+  int64_t passed = 0;
+  for (int64_t rank = 0; rank < context; ++rank) {
+    for (const RowRange& chunk : context_chunks(by_rank.size(0), context, rank)) {
+      parts.emplace_back(chunk.begin, by_rank.narrow(0, passed, chunk.end - chunk.begin));
+      passed += chunk.end - chunk.begin;
+    }
+  }
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<at::Tensor> ordered;
+  for (const auto& [begin, part] : parts) ordered.push_back(part);
+  return at::cat(ordered);
+}
+
 at::Tensor copy_ranges(const at::Tensor& tensor, int dim, const std::vector<RowRange>& ranges) {
   std::vector<at::Tensor> parts;
   for (const RowRange& range : ranges)

@@ -21,6 +21,10 @@ RowRange own_images(DimSymbol rows, const RowShare& share, const Mesh& mesh);
 // By context rank: P, V or N of the images that it encodes.
 const std::vector<int64_t>& image_counts(DimSymbol rows, const RowShare& share);
 
+// Rows of all context ranks, rank by rank as an all-gather along dim 0 yields them, in the order of
+// the packed row.
+at::Tensor in_row_order(const at::Tensor& by_rank, int64_t context);
+
 // These ranges of `dim`, one behind another, in memory of their own.
 at::Tensor copy_ranges(const at::Tensor& tensor, int dim, const std::vector<RowRange>& ranges);
 

@@ -55,17 +55,6 @@ at::Tensor gather_shares(const at::Tensor& share, const std::vector<int64_t>& co
   return all;
 }
 
-// The chunks in row order, out of those of context rank 0, 1, ...
-at::Tensor in_row_order(const at::Tensor& by_rank, int64_t context) {
-  const int64_t chunk = by_rank.size(0) / (2 * context);
-  std::vector<at::Tensor> chunks;
-  for (int64_t k = 0; k < 2 * context; ++k) {
-    const int64_t place = k < context ? 2 * k : 2 * (2 * context - 1 - k) + 1;
-    chunks.push_back(by_rank.narrow(0, place * chunk, chunk));
-  }
-  return at::cat(chunks);
-}
-
 }  // namespace
 
 at::Tensor whole_of(const at::Tensor& share, Layout layout, DimSymbol rows, int dim,
