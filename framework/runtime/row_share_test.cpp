@@ -13,33 +13,20 @@
 #include <doctest/doctest.h>
 
 #include "keyseat/data/packing.h"
+#include "runtime/mesh_fixture.h"
 #include "runtime/own_rows.h"
 
 namespace keyseat::row_share_test {
 namespace {
 
+using testing::mesh_of;
+using testing::RowGroup;
+
 constexpr int64_t kMerge = 2, kElements = 3;
 
-struct Group {
-  int64_t context, tensor;
-  bool sequence_parallel;
-};
-
-const std::vector<Group> kGroups{{1, 2, false}, {1, 2, true},  {2, 1, false}, {2, 2, false},
-                                 {2, 2, true},  {3, 1, false}, {3, 2, true},  {4, 1, false},
-                                 {1, 4, true},  {4, 4, true}};
-
-Mesh mesh_of(const Group& group, int64_t rank) {
-  MeshDegrees degrees;
-  degrees.context = group.context;
-  degrees.tensor = group.tensor;
-  degrees.sequence_parallel = group.sequence_parallel;
-  const int64_t world = group.context * group.tensor;
-  Problems problems;
-  Mesh mesh = Mesh::build(degrees, world, rank, world, problems);
-  REQUIRE(problems_text(problems) == "");
-  return mesh;
-}
+const std::vector<RowGroup> kGroups{{1, 2, false}, {1, 2, true},  {2, 1, false}, {2, 2, false},
+                                    {2, 2, true},  {3, 1, false}, {3, 2, true},  {4, 1, false},
+                                    {1, 4, true},  {4, 4, true}};
 
 // A sample of `text` tokens behind images of these grids, each patch with its number as value.
 struct Part {
@@ -184,7 +171,7 @@ void check_share(const Row& share, const Row& whole, const Mesh& mesh, Covered& 
 }  // namespace
 
 TEST_CASE("row share: the shares of all ranks together are the row") {
-  for (const Group& group : kGroups) {
+  for (const RowGroup& group : kGroups) {
     const int64_t ranks = group.context * group.tensor;
     for (size_t r = 0; r < kRows.size(); ++r) {
       CAPTURE(group.context);
@@ -216,7 +203,7 @@ TEST_CASE("row share: the shares of all ranks together are the row") {
 }
 
 TEST_CASE("row share: own_share and spread_share put every row where it was") {
-  for (const Group& group : kGroups) {
+  for (const RowGroup& group : kGroups) {
     const int64_t ranks = group.context * group.tensor;
     const Row whole = padded(kRows[6], 2 * ranks);
     const RowCounts& counts = whole.facts.counts;

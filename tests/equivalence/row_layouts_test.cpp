@@ -9,6 +9,7 @@
 
 #include "keyseat/nn/attention.h"
 #include "keyseat/row_share.h"
+#include "runtime/mesh_fixture.h"
 #include "tests/ranks/layout_run.h"
 #include "tests/ranks/thread_comm.h"
 #include "train/step_counts.h"
@@ -17,27 +18,12 @@
 namespace keyseat::test::row_layouts {
 namespace {
 
+using testing::mesh_of;
+using testing::RowGroup;
 using testing::Values;
 
-struct Group {
-  int64_t context, tensor;
-  bool sequence_parallel;
-};
-
-const std::vector<Group> kGroups{{1, 2, true}, {2, 1, false}, {2, 2, false},
-                                 {2, 2, true}, {4, 1, false}, {1, 4, true}};
-
-Mesh mesh_of(const Group& group, int64_t rank) {
-  MeshDegrees degrees;
-  degrees.context = group.context;
-  degrees.tensor = group.tensor;
-  degrees.sequence_parallel = group.sequence_parallel;
-  const int64_t world = group.context * group.tensor;
-  Problems problems;
-  Mesh mesh = Mesh::build(degrees, world, rank, world, problems);
-  REQUIRE(problems_text(problems) == "");
-  return mesh;
-}
+const std::vector<RowGroup> kGroups{{1, 2, true}, {2, 1, false}, {2, 2, false},
+                                    {2, 2, true}, {4, 1, false}, {1, 4, true}};
 
 Row packed_row(const Chain& chain, const std::vector<SampleShape>& shapes) {
   std::vector<Sample> samples;
@@ -135,7 +121,7 @@ LayoutChoice choice_of(const Run& run) {
 
 TEST_CASE("row layouts: the shares of all ranks make the whole again, on each of them") {
   const Chain chain = testing::chain_of(testing::small_blocks());
-  for (const Group& group : kGroups) {
+  for (const RowGroup& group : kGroups) {
     for (const auto& shapes : kShapes) {
       CAPTURE(group.context);
       CAPTURE(group.tensor);
@@ -218,7 +204,7 @@ TEST_CASE("row layouts: conversions have shapes on meta tensors") {
 }
 
 TEST_CASE("row layouts: the small model converts what goes from images to rows") {
-  const auto conversions = [](const Group& group) {
+  const auto conversions = [](const RowGroup& group) {
     return conversions_of(testing::chain_of(testing::small_blocks(), {}, mesh_of(group, 0)));
   };
   const std::vector<std::string> all{"projector.convert.deepstack.0",
@@ -232,7 +218,7 @@ TEST_CASE("row layouts: the small model converts what goes from images to rows")
 }
 
 TEST_CASE("row layouts: a block without layouts trains the same, its gradients counted once") {
-  const auto with_plain = [](const Group& group) {
+  const auto with_plain = [](const RowGroup& group) {
     return conversions_of(
         testing::chain_of(model_with_plain_block(true).blocks(), {}, mesh_of(group, 0)));
   };

@@ -1,5 +1,4 @@
 #include <ATen/Context.h>
-#include <ATen/ops/equal.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -131,21 +130,7 @@ TEST_CASE(
                                Values{{"expert", int64_t{4}}, {"replicate", int64_t{2}}}}) {
     ThreadWorld({.world = 4}).run([&](int64_t rank, ThreadComm& comm) {
       const PlacedRank placed("fsdp", layout, facts_of(rank, 4), chain, comm);
-      placed.strategy->shards(2);
-      for (int unit = 0; unit < chain.size(); ++unit) {
-        for (int param = 0; param < static_cast<int>(chain.units()[unit].param_names.size());
-             ++param) {
-          INFO(chain.units()[unit].param_names[param]);
-          const at::Tensor expected = single->read_master(unit, param);
-          CHECK(at::equal(placed.strategy->read_master(unit, param), expected));
-          const at::Tensor other = expected.add(0.25);
-          placed.strategy->write_master(unit, param, other);
-          CHECK(at::equal(placed.strategy->read_master(unit, param), other));
-          placed.strategy->write_state(unit, param, 1, other);
-          CHECK(at::equal(placed.strategy->read_state(unit, param, 1), other));
-          CHECK(placed.strategy->read_state(unit, param, 0).abs().max().item<float>() == 0);
-        }
-      }
+      check_round_trip(*placed.strategy, *single, chain);
     });
   }
 }

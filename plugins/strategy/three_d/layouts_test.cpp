@@ -1,5 +1,4 @@
 // What strategy/three_d refuses, and what its ranks hold, for all degrees.
-#include <ATen/ops/equal.h>
 #include <doctest/doctest.h>
 
 #include "keyseat/sharding/cut.h"
@@ -219,21 +218,7 @@ TEST_CASE(
         Values{{"tensor", kTwo}, {"expert", kFour}, {"shard_optimizer", false}}}) {
     ThreadWorld({.world = kWorld}).run([&](int64_t rank, ThreadComm& comm) {
       const PlacedRank placed("three_d", degrees, facts_of(rank, kWorld), chain, comm);
-      placed.strategy->shards(2);
-      for (int unit = 0; unit < chain.size(); ++unit) {
-        for (int param = 0; param < static_cast<int>(chain.units()[unit].param_names.size());
-             ++param) {
-          INFO(chain.units()[unit].param_names[param]);
-          const at::Tensor expected = single->read_master(unit, param);
-          CHECK(at::equal(placed.strategy->read_master(unit, param), expected));
-          const at::Tensor other = expected.add(0.25);
-          placed.strategy->write_master(unit, param, other);
-          CHECK(at::equal(placed.strategy->read_master(unit, param), other));
-          placed.strategy->write_state(unit, param, 1, other);
-          CHECK(at::equal(placed.strategy->read_state(unit, param, 1), other));
-          placed.strategy->write_master(unit, param, expected);
-        }
-      }
+      check_round_trip(*placed.strategy, *single, chain);
     });
   }
 }
